@@ -112,7 +112,10 @@ pub struct MiddlewareCell {
     /// Response time at the clients − response time at the middleware, of the means: network, and
     /// waiting to be read on both sides.
     pub outside: Quantity,
-    /// Worker slots; none where unlimited.
+    /// Of how many middlewares these are the figures; 0 where that is not known.
+    #[serde(default)]
+    pub middlewares: u32,
+    /// Worker slots, of all of them; none where unlimited.
     pub workers: Option<u32>,
     /// Whether one is free when the servers have answered, and not only when the reply has left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

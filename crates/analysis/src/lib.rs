@@ -10,6 +10,7 @@
 //!                              ├─ demands         what a request demands of each resource
 //!                              ├─ distribution    which law the response times look like
 //!                              └─ design          which factors matter, where it is a 2^k·r design
+//! plan, Results     ─▶ missing::note           which runs are not there, and what that leaves open
 //! guesses, Results  ─▶ sheet::sheet ─▶ GradedSheet
 //! Results, Results  ─▶ compare::compare  ─▶ Comparison
 //!                       ├ history_runs::history, of several in the order of their time
@@ -38,6 +39,7 @@ pub mod headroom;
 pub mod history;
 pub mod history_runs;
 pub mod laws;
+pub mod missing;
 pub mod other_programs;
 pub mod predict;
 pub mod quantity;

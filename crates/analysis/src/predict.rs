@@ -96,7 +96,8 @@ pub struct PredictedCell {
     /// neither calibrated on nor counted.
     #[serde(default)]
     pub uncertain: bool,
-    /// What the model says of X with twice the workers.
+    /// What the model says of X with twice the workers; none where nothing can be concluded from it
+    /// there, or here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_workers: Option<Interval>,
     /// The 99th percentile at the clients as measured, and what the model says of it.
@@ -284,7 +285,10 @@ fn say(
             response: row.response,
             predicted: (predicted.throughput, predicted.response),
             uncertain: !certain[place],
-            more_workers: Some(twice[place].throughput),
+            more_workers: [predicted, &twice[place]]
+                .iter()
+                .all(|said| said.doubts.is_empty())
+                .then_some(twice[place].throughput),
             p99: row.percentiles.map(|measured| measured.p99).zip(p99(predicted)),
             doubt: predicted.no_conclusion(),
         })
@@ -637,6 +641,28 @@ mod tests {
             panic!("{:?}", limit(&results))
         };
         assert!(!more.measured && more.workers == Some(8) && more.change > 0.05, "{more:?}");
+    }
+
+    /// A row that the model was calibrated on breaks the interactive law, which speaks against
+    /// every prediction.
+    #[test]
+    fn a_prediction_in_doubt_says_nothing_of_full_workers() {
+        let mut trials = trials(&[2, 4], &[6, 24, 96, 192]);
+        trials[0].client.response.mean *= 1.2;
+        let mut results = summarise("t", Environment::default(), &trials).unwrap();
+        results.predictions = predicted(&results);
+        let read = &results.predictions[0];
+        assert!(read.median_error.is_some(), "{read:?}");
+        assert!(
+            read.cells.iter().all(|cell| cell.doubt.is_some() && cell.more_workers.is_none()),
+            "{read:?}"
+        );
+        judge_workers(&mut results.verdicts, &results.cells, &results.predictions);
+        let verdict = results.verdicts.iter().find(|verdict| verdict.at.workload == "read, workers 4");
+        assert!(
+            matches!(verdict.unwrap().bottleneck, Bottleneck::Held { workers: 4, more: None, .. }),
+            "{verdict:?}"
+        );
     }
 
     /// Three runs of each cell that differ by 56 %: whatever a model says of them, it is neither

@@ -3,7 +3,7 @@
 use krarup_record::watch::Watch;
 use krarup_units::Seconds;
 
-use crate::cell::{Cell, ProcessLoad};
+use crate::cell::{Cell, MiddlewareCell, ProcessLoad};
 use crate::change::{Conclusion, Measure, change};
 use crate::predict::Prediction;
 use crate::quantity::Quantity;
@@ -120,6 +120,7 @@ fn of_cell(at: &Cell) -> Verdict {
         parts: Vec::new(),
         usable: None,
         unsure: Vec::new(),
+        missing: Vec::new(),
     }
 }
 
@@ -251,10 +252,15 @@ pub fn judge_workers(verdicts: &mut [Verdict], cells: &[Cell], predictions: &[Pr
 
 /// The best of the cells that have more workers, and are otherwise the same.
 fn measured_with_more(cells: &[Cell], cell: &Cell, workers: u32) -> Option<MoreWorkers> {
+    let middlewares = cell.middleware.as_ref()?.middlewares;
     let has_more = |other: &Cell| {
         let side = other.middleware.as_ref();
         let differ = cell.factors.iter().filter(|level| !other.factors.contains(level)).count();
-        side.is_some_and(|side| side.workers.is_none_or(|theirs| theirs > workers))
+        // Another middleware brings more than its workers: a process, perhaps a host and a link.
+        let has_workers = |side: &MiddlewareCell| {
+            side.middlewares == middlewares && side.workers.is_none_or(|theirs| theirs > workers)
+        };
+        side.is_some_and(has_workers)
             && other.levels.clients == cell.levels.clients
             && differ == 1
             && is_known(other)
@@ -266,9 +272,15 @@ fn measured_with_more(cells: &[Cell], cell: &Cell, workers: u32) -> Option<MoreW
         (Some((_, high)), Some((low, _))) => low > high,
         _ => false,
     };
+    let ratio = best.throughput.value / cell.throughput.value;
+    let by_runs = change(Measure::Throughput, cell, best).ratio_interval.map(|interval| interval.high);
+    // A single run has the interval of its windows.
+    let halves = cell.throughput.half_share().zip(best.throughput.half_share());
+    let by_windows = halves.map(|(one, other)| ratio * (1.0 + one.hypot(other)));
     Some(MoreWorkers {
         workers: best.middleware.as_ref().and_then(|side| side.workers),
-        change: best.throughput.value / cell.throughput.value - 1.0,
+        change: ratio - 1.0,
+        most: by_runs.or(by_windows).map(|most| most - 1.0),
         apart,
         measured: true,
     })
@@ -286,6 +298,7 @@ fn predicted_with_more(predictions: &[Prediction], cell: &Cell, workers: u32) ->
     Some(MoreWorkers {
         workers: Some(2 * workers),
         change: more.value / now.value - 1.0,
+        most: Some(more.high / now.value - 1.0),
         apart: more.low > now.value,
         measured: false,
     })
@@ -467,11 +480,42 @@ mod tests {
             "{verdict}"
         );
 
+        // Alike, and known too little to say so.
+        let runs = |workers, rate: f64| {
+            let runs = [0.97, 1.0, 1.03].into_iter().zip(0..);
+            runs.map(move |(times, repetition)| Trial { repetition, ..held(workers, rate * times) })
+        };
+        let wide = judged(&runs(16, 10_000.0).chain(runs(32, 10_300.0)).collect::<Vec<_>>());
+        let said = wide.verdicts[0].to_string();
+        assert!(
+            said.contains("is not known: with 32 workers 3 % more requests were answered, which the intervals do not tell from 5 % more."),
+            "{said}"
+        );
+        let mut short = [held(16, 10_000.0), held(32, 10_300.0)];
+        short.iter_mut().for_each(|trial| trial.client.windows.truncate(1));
+        let said = judged(&short).verdicts[0].to_string();
+        assert!(said.contains("is not known: ") && said.contains("one of the two has no interval"), "{said}");
+
         // A cell that differs in something else, too, is no evidence about workers.
         let mut other = held(32, 29_000.0);
         other.factors[0].1 = "1:0".into();
         let verdict = &judged(&[held(16, 20_000.0), other]).verdicts[0];
         assert!(matches!(verdict.bottleneck, Bottleneck::Held { more: None, .. }), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_second_middleware_is_not_taken_for_more_workers() {
+        let of = |middlewares: u32, each: u32, rate| {
+            let mut trial = held(middlewares * each, rate);
+            trial.levels.workload = format!("middlewares {middlewares}, workers {each}");
+            trial.factors[0] = ("middlewares".into(), middlewares.to_string());
+            trial.factors[1].1 = each.to_string();
+            trial.middleware.as_mut().unwrap().middlewares = middlewares;
+            trial
+        };
+        let results = judged(&[of(1, 8, 7_000.0), of(1, 32, 7_150.0), of(2, 8, 12_000.0)]);
+        let said = results.verdicts[0].to_string();
+        assert!(said.contains("but they are not the limit: with 32 workers 2 % more"), "{said}");
     }
 
     #[test]

@@ -116,11 +116,12 @@ fn grade(value: Option<f64>, truth: Option<&Truth>, question: &SheetQuestion) ->
         };
     }
     let times = value / truth.value;
+    let near = (times - 1.0).abs() <= question.within || value == truth.value;
     // Levels that lie far apart hold nearly every answer: that one is among them says nothing.
-    if inside && truth.interval.is_some_and(|(low, high)| high > ORDER * low) {
+    if (inside || near) && truth.interval.is_some_and(|(low, high)| high > ORDER * low) {
         return Grade::NotDecidable;
     }
-    if inside || (times - 1.0).abs() <= question.within || value == truth.value {
+    if inside || near {
         Grade::Right
     } else if times > 1.0 / ORDER && times < ORDER {
         Grade::RightOrder { times }
@@ -187,10 +188,13 @@ fn at_limit<'a>(results: &'a Results, verdict: &Verdict) -> Result<&'a Cell, Str
     results.cell(&verdict.at).ok_or_else(|| "no such cell was measured".into())
 }
 
-/// The number of clients at the limit: more than the number before, which was too few.
+/// The number of clients at the limit: more than the number before that is known well, which was
+/// too few.
 fn clients(cells: &[&Cell], verdict: &Verdict) -> Quantity {
     let at = verdict.at.clients;
-    let before = cells.iter().map(|cell| cell.levels.clients).filter(|clients| *clients < at).max();
+    let is_unsure = |clients: u32| verdict.unsure.iter().any(|one| one.clients == clients);
+    let numbers = cells.iter().map(|cell| cell.levels.clients);
+    let before = numbers.filter(|clients| *clients < at && !is_unsure(*clients)).max();
     let (low, high) = (f64::from(before.map_or(1, |before| before + 1).min(at)), f64::from(at));
     Quantity {
         value: high,
@@ -291,6 +295,7 @@ mod tests {
     use crate::sweep::summarise;
     use crate::sweep::tests::steady_trial;
     use crate::trial::Trial;
+    use crate::verdict::Unsure;
 
     /// Reads that stop growing at 8 clients, 20,000 a second; each cell three times.
     fn results(rates: &[(u32, f64)]) -> Results {
@@ -370,9 +375,17 @@ mod tests {
         assert!(matches!(step.measured, SheetAnswer::Measured { interval: Some((4.0, 8.0)), .. }));
         // Three were measured, and are too few.
         assert!(matches!(one(&known, asked.clone(), 3.0).grade, Grade::RightOrder { .. }));
+        // Of a number that is not known well nothing says that it is too few.
+        let mut unsure = known.clone();
+        unsure.verdicts[0].unsure = vec![Unsure { clients: 3, half: 0.3, of_response: false }];
+        let step = one(&unsure, asked.clone(), 3.0);
+        assert!(matches!(step.measured, SheetAnswer::Measured { interval: Some((2.0, 8.0)), .. }));
+        assert_eq!(step.grade, Grade::NotDecidable);
         // Between one and eight lies nearly everything.
         let coarse = results(&[(1, 5_000.0), (8, 20_000.0), (16, 20_100.0)]);
-        assert_eq!(one(&coarse, asked.clone(), 5.0).grade, Grade::NotDecidable);
+        for guess in [5.0, 8.0, 8.5] {
+            assert_eq!(one(&coarse, asked.clone(), guess).grade, Grade::NotDecidable);
+        }
         assert!(matches!(one(&coarse, asked, 80.0).grade, Grade::Off { .. }));
     }
 

@@ -390,6 +390,7 @@ fn middleware(
         server: estimates.times(stamps::SERVER_TIME.name, &times(|side| side.server), &of(|w| w.server))?,
         own: estimates.times(stamps::OWN_TIME.name, &times(|side| side.own), &of(|w| w.own))?,
         outside: estimates.of(quantities::OUTSIDE.name, &outside, &[])?,
+        middlewares: sides[0].middlewares,
         workers,
         free_when_answered: sides[0].free_when_answered,
         queue_length,

@@ -4,7 +4,8 @@
 //! A cache that throws out the least recently used finds a key if what was used since its last use
 //! fits in (the stack distance of Mattson et al., "Evaluation techniques for storage hierarchies",
 //! IBM Systems Journal 9(2), 1970), so one reading tells the hit ratio of every size. It is taken
-//! that what was missed is stored, for as long as it was stored before.
+//! that what was missed is stored, for as long as it was stored before. An `add` of what a request
+//! has stored changes nothing, and what is appended makes a value longer that is there.
 //!
 //! Where nothing is removed and nothing expires this is exact. What does is a miss afterwards at
 //! any size, and takes no room. The highest hit ratio is exact then too; that of a smaller cache is
@@ -27,8 +28,14 @@ pub const ITEM_HEADER: u64 = 56;
 pub enum TraceUse {
     /// It reads it: a hit or a miss.
     Read,
-    /// It writes it, or changes it.
+    /// It stores it, whatever was there.
     Write,
+    /// It stores it unless it is there.
+    Add,
+    /// It adds to the value that is there.
+    Extend,
+    /// It changes what is there.
+    Change,
     /// It removes it.
     Remove,
 }
@@ -162,8 +169,47 @@ pub struct TraceReading {
     sizes: Vec<u64>,
     /// Times to live of what was stored, in seconds; 0 for ever.
     lifetimes: Vec<u32>,
-    /// By key: how often it is used, and how large its value was the last time it was stored.
-    keys: Vec<(u64, Option<u64>)>,
+    /// By key.
+    keys: Vec<TracedKey>,
+}
+
+/// What is known of a key while a trace is read.
+#[derive(Clone, Copy, Debug, Default)]
+struct TracedKey {
+    /// How often it is used.
+    uses: u64,
+    /// How large its value was the last time it was stored.
+    size: Option<u64>,
+    /// Until when a cache that throws out nothing has what a request stored; zero: it has nothing.
+    /// A read that misses stores nothing here: what stores for it may follow, perhaps as an `add`.
+    stored_until: Nanos,
+}
+
+impl TracedKey {
+    /// Takes account of a use. For how long the value is to live from now on, as of [`TimedUse`].
+    fn see(&mut self, at: Nanos, used: TraceUse, size: Option<u64>, lifetime: Option<u32>) -> Option<u32> {
+        self.uses += 1;
+        let is_stored = at < self.stored_until;
+        match used {
+            TraceUse::Add if is_stored => return None,
+            TraceUse::Write | TraceUse::Add => {
+                self.stored_until = expiry(at, lifetime.unwrap_or(0));
+                self.size = size.or(self.size);
+            }
+            TraceUse::Extend => {
+                let longer = size.filter(|_| is_stored).unwrap_or(0);
+                self.size = self.size.map(|size| size + longer);
+            }
+            TraceUse::Read | TraceUse::Change => {
+                if is_stored && let Some(seconds) = lifetime {
+                    self.stored_until = expiry(at, seconds);
+                }
+                self.size = size.or(self.size);
+            }
+            TraceUse::Remove => self.stored_until = Nanos::ZERO,
+        }
+        lifetime
+    }
 }
 
 /// One use of a key.
@@ -204,15 +250,14 @@ impl TraceReading {
             None => self.operations.push((operation, 1)),
         }
         let size = size.map(u64::from);
-        self.sizes.extend(size);
+        self.sizes.extend(size.filter(|_| !matches!(used, TraceUse::Read | TraceUse::Remove)));
         self.lifetimes.extend(lifetime);
         for &key in keys {
             let place = key as usize;
             if self.keys.len() <= place {
-                self.keys.resize(place + 1, (0, None));
+                self.keys.resize(place + 1, TracedKey::default());
             }
-            self.keys[place].0 += 1;
-            self.keys[place].1 = size.or(self.keys[place].1);
+            let lifetime = self.keys[place].see(at, used, size, lifetime);
             self.uses.push(TimedUse { at, key, used, lifetime });
         }
     }
@@ -250,7 +295,7 @@ impl TraceReading {
     }
 
     fn key_use(&self) -> Option<KeyUse> {
-        let counts: Vec<u64> = self.keys.iter().map(|key| key.0).filter(|&count| count > 0).collect();
+        let counts: Vec<u64> = self.keys.iter().map(|key| key.uses).filter(|&count| count > 0).collect();
         let (counts, top_shares) = top_shares(&counts)?;
         Some(KeyUse {
             distinct: counts.len() as u64,
@@ -261,10 +306,10 @@ impl TraceReading {
     }
 
     fn memory(&self, key_length: impl Fn(u32) -> usize) -> Option<MemoryNeed> {
-        let known: Vec<u64> = self.keys.iter().filter_map(|key| key.1).collect();
+        let known: Vec<u64> = self.keys.iter().filter_map(|key| key.size).collect();
         let mean = known.iter().sum::<u64>().checked_div(known.len() as u64);
         let bytes = |key: u32| {
-            let value = self.keys[key as usize].1.or(mean).unwrap_or(0);
+            let value = self.keys[key as usize].size.or(mean).unwrap_or(0);
             value + key_length(key) as u64 + ITEM_HEADER
         };
         let Distances { reads, expired, found } = distances(&self.uses, self.keys.len(), bytes);
@@ -375,6 +420,14 @@ struct PlayedKey {
 
 const NEVER: Nanos = Nanos(u64::MAX);
 
+/// When the time is over of what is stored for so many seconds, 0 for ever.
+fn expiry(at: Nanos, seconds: u32) -> Nanos {
+    match u64::from(seconds) {
+        0 => NEVER,
+        seconds => Nanos(at.0.saturating_add(seconds * 1_000_000_000)),
+    }
+}
+
 fn distances(uses: &[TimedUse], keys: usize, bytes: impl Fn(u32) -> u64) -> Distances {
     let mut played = vec![PlayedKey { held: None, lifetime: 0, expires: NEVER }; keys];
     let mut held = Sums::of(uses.len());
@@ -413,10 +466,7 @@ fn distances(uses: &[TimedUse], keys: usize, bytes: impl Fn(u32) -> u64) -> Dist
         key.lifetime = one.lifetime.unwrap_or(key.lifetime);
         // What was missed is stored for as long as it was before.
         if one.lifetime.is_some() || before.is_none() {
-            key.expires = match u64::from(key.lifetime) {
-                0 => NEVER,
-                seconds => Nanos(one.at.0.saturating_add(seconds * 1_000_000_000)),
-            };
+            key.expires = expiry(one.at, key.lifetime);
             if key.expires < NEVER {
                 due.push(Reverse((key.expires, one.key)));
             }
@@ -661,6 +711,45 @@ mod tests {
         let lifetimes = StoredLifetimes { expiring: 2.0 / 3.0, p50: 10, p90: 90, max: 90 };
         assert_eq!(told.lifetimes, Some(lifetimes));
         assert_eq!(told.clients, Some(ClientUse { count: 3, top_shares: [4.0 / 7.0; 3] }));
+    }
+
+    /// What comes before the list is stored, or when its time is over, does not make it longer.
+    #[test]
+    fn what_is_appended_makes_a_value_longer_that_is_there() {
+        let mut reading = TraceReading::default();
+        let mut see = |at, name, used, size, lifetime| {
+            reading.see(Nanos::from_secs(at), name, used, &[0], (size, lifetime));
+        };
+        see(0, "append", TraceUse::Extend, Some(7), None);
+        see(0, "set", TraceUse::Write, Some(1_000), Some(20));
+        for at in 1..10 {
+            see(at, "append", TraceUse::Extend, Some(1_000), None);
+        }
+        see(11, "get", TraceUse::Read, None, None);
+        see(20, "append", TraceUse::Extend, Some(1_000), None);
+        let told = reading.end(|_| 4, &[]);
+        assert_eq!(told.memory.unwrap().sizes[0].bytes, Some(10_000 + 4 + ITEM_HEADER));
+        assert_eq!(told.values.unwrap().max, 1_000);
+    }
+
+    /// A lock that is taken while another one has it: neither its time nor its value is new.
+    #[test]
+    fn an_add_stores_only_what_no_request_has_stored() {
+        let told = |uses: &[(u64, TraceUse)]| {
+            let mut reading = TraceReading::default();
+            for &(at, used) in uses {
+                let stored = (used == TraceUse::Add).then_some(10);
+                reading.see(Nanos::from_secs(at), "any", used, &[0], (stored, stored));
+            }
+            let memory = reading.end(|_| 4, &[]).memory.unwrap();
+            (memory.reads, memory.expired)
+        };
+        let (read, add, change) = (TraceUse::Read, TraceUse::Add, TraceUse::Change);
+        assert_eq!(told(&[(0, add), (5, read), (9, add), (15, read)]), (2, 1));
+        assert_eq!(told(&[(0, add), (5, read), (9, TraceUse::Remove), (9, add), (15, read)]), (2, 0));
+        // What was missed, or was not there to be counted up, is stored by the `add` that follows.
+        assert_eq!(told(&[(0, read), (2, add), (11, read), (12, read)]), (3, 1));
+        assert_eq!(told(&[(0, change), (2, add), (11, read), (12, read)]), (2, 1));
     }
 
     #[test]

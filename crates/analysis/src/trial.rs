@@ -378,7 +378,10 @@ pub struct MiddlewareSide {
     pub server: TrialTimes,
     /// The rest.
     pub own: TrialTimes,
-    /// Worker slots; none where they are unlimited.
+    /// Of how many middlewares these are the figures; 0 where that is not known.
+    #[serde(default)]
+    pub middlewares: u32,
+    /// Worker slots, of all of them; none where they are unlimited.
     pub workers: Option<u32>,
     /// Whether one is free when the servers have answered, and not only when the reply has left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

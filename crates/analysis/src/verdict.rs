@@ -41,6 +41,9 @@ pub struct Verdict {
     /// The cells from which nothing was concluded, clients rising.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsure: Vec<Unsure>,
+    /// Numbers of clients, more than these, that were planned and of which no run is complete.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<u32>,
 }
 
 /// A cell that is not known well enough to conclude anything from it.
@@ -207,6 +210,9 @@ pub struct MoreWorkers {
     pub workers: Option<u32>,
     /// By which share the throughput changes.
     pub change: f64,
+    /// By which share it may change at most, by the intervals of both; none where one has none.
+    #[serde(default)]
+    pub most: Option<f64>,
     /// Whether the intervals of both lie apart.
     pub apart: bool,
     /// Whether it was measured; else a model says so that was calibrated on other cells.
@@ -217,6 +223,20 @@ impl MoreWorkers {
     /// Whether the workers were what limited the rate.
     pub(crate) fn confirms(&self) -> bool {
         self.change > 1.0 - NEAR && self.apart
+    }
+
+    /// Whether they were not.
+    fn refutes(&self) -> bool {
+        self.most.is_some_and(|most| most <= 1.0 - NEAR)
+    }
+
+    /// Why it says neither.
+    fn doubt(&self) -> &'static str {
+        match self.most {
+            None => "and one of the two has no interval",
+            Some(_) if self.change > 1.0 - NEAR => "which the intervals do not tell from none",
+            Some(_) => "which the intervals do not tell from 5 % more",
+        }
     }
 }
 
@@ -291,7 +311,16 @@ impl fmt::Display for Verdict {
         let noun = if clients == 1 { "client" } else { "clients" };
         let (response, p99) = (text::duration(self.response), text::duration(self.p99));
         write!(f, " with {clients} {noun}, response time {response} (p99 {p99}).")?;
-        write!(f, "{} {}", self.saturation, self.bottleneck)?;
+        match self.saturation {
+            Saturation::NotReached { growth, shown: true } if !self.missing.is_empty() => write!(
+                f,
+                " The rate still grew by {} at the last step. Whether it does beyond is not known: no run with {} clients is complete.",
+                percent(growth),
+                self.missing_clients()
+            )?,
+            saturation => write!(f, "{saturation}")?,
+        }
+        write!(f, " {}", self.bottleneck)?;
         if alone {
             write!(f, " One short run has no interval: nothing says how far these figures may be off.")?;
         }
@@ -331,6 +360,9 @@ fn percent(share: f64) -> String {
 
 /// What to do next where a cell is not known well, in a line.
 const AGAIN: &str = "Measure longer or repeat more often, with nothing else at work on the machine.";
+
+/// What to do where nothing that was measured says what more workers bring.
+const TWICE: &str = "Measure a cell with twice the workers.";
 
 /// What to do where a cell is not known well: where its response time is what scatters, that is to
 /// be watched.
@@ -485,13 +517,12 @@ impl fmt::Display for Bottleneck {
                 let busy = percent(busy.min(1.0));
                 write!(f, "{busy} of the {workers} workers are held on average, ")?;
                 match more {
-                    Some(more) if more.change <= 1.0 - NEAR => {
-                        write!(f, "but they are not the limit: {more}.")?;
-                    }
+                    Some(more) if more.refutes() => write!(f, "but they are not the limit: {more}.")?,
                     Some(more) => write!(
                         f,
-                        "and whether that is the limit is not known: {more}, which the intervals do not tell from none. {}",
-                        instead(false)
+                        "and whether that is the limit is not known: {more}, {}. {}",
+                        more.doubt(),
+                        if more.measured { instead(false) } else { TWICE.into() }
                     )?,
                     None => write!(
                         f,
@@ -553,12 +584,18 @@ impl Verdict {
         }
     }
 
+    /// The numbers of clients without a run: `64 or 128`.
+    fn missing_clients(&self) -> String {
+        let numbers = self.missing.iter().map(|clients| text::count(f64::from(*clients)));
+        numbers.collect::<Vec<_>>().join(" or ")
+    }
+
     /// Whether the limit was reached, in the words of a table.
     pub fn word(&self) -> &'static str {
         match (&self.bottleneck, &self.saturation) {
             (Bottleneck::NotKnown, _) => "no conclusion",
             (_, Saturation::Reached { .. }) => "limit reached",
-            (_, Saturation::NotReached { shown: true, .. }) => "limit not reached",
+            (_, Saturation::NotReached { shown: true, .. }) if self.missing.is_empty() => "limit not reached",
             (_, Saturation::Given) => "rate given",
             (_, Saturation::NotReached { .. } | Saturation::Unknown) => "limit not known",
         }
@@ -578,6 +615,14 @@ impl Verdict {
             }
             (Bottleneck::Process(ProcessLoad { station: SystemPart::Clients, .. }), _) => {
                 "Give the load generator more threads or a machine of its own: the system can do more than it was asked for.".into()
+            }
+            (_, Saturation::NotReached { shown: true, .. } | Saturation::Unknown)
+                if !self.missing.is_empty() =>
+            {
+                format!(
+                    "Run it again, because no run with {} clients is complete; where attempts failed, `failed/` has the reasons.",
+                    self.missing_clients()
+                )
             }
             (_, Saturation::NotReached { shown: false, .. }) => AGAIN.into(),
             (Bottleneck::Machine { .. }, Saturation::NotReached { .. }) => {
@@ -628,11 +673,11 @@ impl Bottleneck {
                 "Give the clients a machine of their own to see the middleware's limit; for this machine, nothing follows.".into()
             }
             Self::Workers { .. } => "Set more workers.".into(),
-            Self::Held { more: Some(more), .. } if more.change <= 1.0 - NEAR => {
+            Self::Held { more: Some(more), .. } if more.refutes() => {
                 "Nothing follows for the workers: more of them bring nothing. Look at the largest part of the response time.".into()
             }
-            Self::Held { more: Some(_), .. } => AGAIN.into(),
-            Self::Held { more: None, .. } => "Measure a cell with twice the workers.".into(),
+            Self::Held { more: Some(more), .. } if more.measured => AGAIN.into(),
+            Self::Held { .. } => TWICE.into(),
             Self::MostTime(ResponsePart::Queue, _) => "Measure a cell with more workers.".into(),
             Self::MostTime(ResponsePart::Server, _) => {
                 "Look at the servers and the links to them: nothing before them is full.".into()
@@ -684,6 +729,7 @@ mod tests {
             parts: Vec::new(),
             usable: None,
             unsure: Vec::new(),
+            missing: Vec::new(),
         }
     }
 
@@ -702,8 +748,11 @@ mod tests {
             most: None,
             split: Some(split(others)),
         };
-        let more = MoreWorkers { workers: Some(32), change: 0.01, apart: false, measured: true };
-        let held = Bottleneck::Held { workers: 16, busy: 1.0, more: Some(more), most: None };
+        let held = |most, measured| {
+            let more =
+                MoreWorkers { workers: Some(32), change: 0.01, most: Some(most), apart: false, measured };
+            Bottleneck::Held { workers: 16, busy: 1.0, more: Some(more), most: None }
+        };
         let growing = Saturation::NotReached { growth: 0.4, shown: true };
         for (bottleneck, saturation, word, next) in [
             (process(SystemPart::Server), reached, "limit reached", "Add a server"),
@@ -723,7 +772,9 @@ mod tests {
             ),
             (machine(0.9), growing, "limit not reached", "Run it again with nothing else at work"),
             (machine(0.0), Saturation::Unknown, "limit not known", "Try other numbers of clients"),
-            (held, reached, "limit reached", "Nothing follows for the workers"),
+            (held(0.03, true), reached, "limit reached", "Nothing follows for the workers"),
+            (held(0.1, true), reached, "limit reached", "Measure longer or repeat more often"),
+            (held(0.1, false), reached, "limit reached", "Measure a cell with twice the workers"),
             (
                 Bottleneck::Unseen,
                 Saturation::Unknown,

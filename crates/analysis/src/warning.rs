@@ -162,6 +162,17 @@ pub enum Warning {
         /// What is wrong with it.
         why: String,
     },
+    /// A cell has fewer complete runs than the plan asks for.
+    RunsMissing {
+        /// Which cell, in words.
+        cell: String,
+        /// How many are complete.
+        done: u32,
+        /// How many there should be.
+        wanted: u32,
+        /// How many attempts failed.
+        failed: u32,
+    },
     /// Servers that should be alike got different numbers of requests.
     UnevenServers {
         /// The server with the largest share, and the share.
@@ -286,7 +297,7 @@ impl fmt::Display for Warning {
             Self::Sampled { keys } => write!(f, "The rows are those of {keys} of the keys."),
             Self::RowsLost { lost, kept } => write!(
                 f,
-                "{} rows are missing beside the {} there are: the disk was slower than the requests.",
+                "{} rows are missing beside the {} there are: the disk was too slow or full, or refused them.",
                 text::count(*lost as f64),
                 text::count(*kept as f64)
             ),
@@ -318,6 +329,14 @@ impl fmt::Display for Warning {
             ),
             Self::Unread { file, why } => {
                 write!(f, "A trial is in no figure, because {file} cannot be read: {why}.")
+            }
+            Self::RunsMissing { cell, done, wanted, failed } => {
+                write!(f, "Runs of {cell} are missing: {done} of {wanted} are complete")?;
+                match failed {
+                    0 => write!(f, "."),
+                    1 => write!(f, ", and 1 attempt failed."),
+                    _ => write!(f, ", and {failed} attempts failed."),
+                }
             }
             Self::DifferentBuckets => {
                 write!(
@@ -407,7 +426,7 @@ impl Warning {
                 "Times are those of all requests as far as keys are alike; rates, and how many are present, are those of the sample."
             }
             Self::RowsLost { .. } => {
-                "Write the rows to a faster disk; rates from the rows are too low by as much."
+                "Write the rows to a disk that is quick enough and has room; rates from the rows are too low by as much."
             }
             Self::Disordered { .. } => {
                 "This is a bug of the station that stamped them: report it, and do not read parts of times from these rows."
@@ -423,6 +442,10 @@ impl Warning {
             }
             Self::Unread { .. } => {
                 "Restore the file, or run the experiment again: that trial alone is measured anew."
+            }
+            Self::RunsMissing { failed: 0, .. } => "Run the experiment again: it goes on with these.",
+            Self::RunsMissing { .. } => {
+                "Read in `failed/` why they failed: what a gate refuses is in no figure, and those that passed may flatter the system."
             }
             Self::DifferentBuckets => "Use one bucket width for all repetitions.",
             Self::OneRepetition => "Repeat each cell three times or more.",

@@ -130,6 +130,8 @@ pub struct CommitBatch {
     pub keys: HashMap<(Arc<str>, Arc<str>), KeyRow>,
     /// Messages that applications had stored beside the queues, and that are in them from now on.
     pub taken_in: Vec<i64>,
+    /// What messages had become in it that are gone, where an archive takes them as they were last.
+    pub last: HashMap<Id, Box<MessageRow>>,
     /// Bytes of the messages that were put in it.
     pub(crate) bodies: usize,
 }
@@ -152,6 +154,11 @@ impl CommitBatch {
     /// How many messages it is about.
     pub fn lines(&self) -> usize {
         self.messages.len()
+    }
+
+    /// Bytes of the messages that were put in it.
+    pub fn bytes(&self) -> usize {
+        self.bodies
     }
 
     /// Whether it may be written while another is, in any order: both are about messages alone, and
@@ -198,6 +205,25 @@ impl CommitBatch {
             Entry::Vacant(place) => _ = place.insert(MessageChange::Delete),
         }
     }
+
+    /// A message is gone, into an archive.
+    pub fn archive(&mut self, id: Id) {
+        if let Some(MessageChange::Update(row)) = self.messages.get(&id) {
+            self.last.insert(id, row.clone());
+        }
+        self.delete(id);
+    }
+
+    /// Keeps what messages had become that are gone with the batch after this one: both will be
+    /// written as one.
+    pub fn keep_last_before(&mut self, newer: &Self) {
+        for (id, change) in &newer.messages {
+            if let (MessageChange::Delete, Some(MessageChange::Update(row))) = (change, self.messages.get(id))
+            {
+                self.last.insert(*id, row.clone());
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -231,6 +257,18 @@ mod tests {
         batch.delete(2);
         assert_eq!(batch.messages[&1], MessageChange::Insert(Box::new(row(1, 6))));
         assert_eq!(batch.messages[&2], MessageChange::Delete);
+    }
+
+    #[test]
+    fn what_becomes_of_a_message_is_written_before_an_archive_takes_it() {
+        let mut batch = CommitBatch::default();
+        batch.update(row(1, 5));
+        batch.update(row(2, 6));
+        batch.archive(1);
+        batch.delete(2);
+        batch.archive(3);
+        assert!([1_u64, 2, 3].iter().all(|id| batch.messages[id] == MessageChange::Delete));
+        assert_eq!(batch.last, [(1, Box::new(row(1, 5)))].into());
     }
 
     #[test]

@@ -114,6 +114,7 @@ pub enum RareRequest {
     Unregister(Arc<str>),
     Create(Arc<str>),
     DeleteTube(Arc<str>),
+    EmptyTube(Arc<str>),
     Limit { tube: Arc<str>, most: u32, dead: Option<Arc<str>> },
     Keep { tube: Arc<str>, expires: Option<u32>, keeps: Option<u32> },
     Backlog { fullest: usize },

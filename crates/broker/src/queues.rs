@@ -370,22 +370,33 @@ impl Queues {
         (new, self.after())
     }
 
-    /// A tube and all its messages are no more; none if there is no such tube. What clients have
-    /// reserved of it is theirs no more.
+    /// A tube and all its messages are no more; none if there is no such tube.
     pub fn delete_tube(&mut self, name: &str) -> Option<After> {
         let tube = self.tubes.find(name)?;
-        // What is not committed yet has not happened yet: it will be in the new tube of this name.
-        let ids = self.messages_here(tube);
         // Its last message must not take it along yet.
         self.tubes.get_mut(tube).using += 1;
-        for id in ids {
-            self.remove(id);
-        }
+        self.remove_messages(tube);
         self.tubes.get_mut(tube).kept = TubeRow::default();
         self.write_tube(tube);
         self.tubes.get_mut(tube).using -= 1;
         self.tubes.let_go(tube);
         Some(self.after())
+    }
+
+    /// All messages of a tube are no more, and what it was told to do holds on; none if there is no
+    /// such tube.
+    pub fn empty_tube(&mut self, name: &str) -> Option<After> {
+        let tube = self.tubes.find(name)?;
+        self.remove_messages(tube);
+        Some(self.after())
+    }
+
+    /// What clients have reserved of it is theirs no more. What is not committed yet has not
+    /// happened yet: it will be in the tube, or in the new one of this name.
+    fn remove_messages(&mut self, tube: TubeId) {
+        for id in self.messages_here(tube) {
+            self.remove(id);
+        }
     }
 
     /// The messages of a tube that are in memory and committed, wherever they stand.
@@ -687,11 +698,13 @@ impl Queues {
         // They are found again where they were stored.
         kept.taken_in.clear();
         kept.bodies = newer.bodies;
+        kept.keep_last_before(&newer);
         kept.messages.extend(newer.messages);
         kept.tubes.extend(newer.tubes);
         kept.clients.extend(newer.clients);
         kept.keys.extend(newer.keys);
         kept.taken_in.extend(newer.taken_in);
+        kept.last.extend(newer.last);
         self.batch = kept;
         self.heads_refused(number);
     }
@@ -914,7 +927,10 @@ impl Queues {
         let job = self.jobs.remove(&id).expect("it is there");
         self.used -= job.cost();
         if self.settings.durable {
-            self.batch.delete(id);
+            match self.tubes.get(job.tube).kept.keeps {
+                0 => self.batch.delete(id),
+                _ => self.batch.archive(id),
+            }
         }
         self.tubes.let_go(job.tube);
         job

@@ -5,7 +5,7 @@ use krarup_model::headroom::{
     JobService, JobTraffic, NeedSilence, ResponseTarget, WorkersNeeded, workers_needed,
 };
 use krarup_record::JobSnapshot;
-use krarup_record::exposition::{BOUNDS, TimeBuckets};
+use krarup_record::exposition::{TimeBuckets, WAITING_BOUNDS};
 use krarup_stats::Ordered;
 use krarup_units::{Nanos, Seconds};
 use serde::Serialize;
@@ -27,6 +27,8 @@ pub struct TubeState {
     pub busy: u64,
     /// Consumers that wait for a message; one that waits for several tubes is counted in each.
     pub waiting: u64,
+    /// Whether none of them may take what waits: the tube is paused, or it is all for others.
+    pub blocked: bool,
     /// Time since the put of the oldest message that waits; none: there is none, or
     /// the database has not told.
     pub oldest: Option<Nanos>,
@@ -97,10 +99,10 @@ pub struct TimesUpTo {
 impl TimesUpTo {
     /// The bounds at which the count grows; all times at the end where some are longer than any.
     fn of(times: &TimeBuckets) -> Vec<Self> {
-        let bounds =
-            BOUNDS.iter().map(|&bound| Some(Nanos(bound).as_seconds())).zip(times.up_to.iter().copied());
+        let bounds = WAITING_BOUNDS.iter().map(|&bound| Some(Nanos(bound).as_seconds()));
         let mut before = 0;
         bounds
+            .zip(times.up_to.iter().copied())
             .chain([(None, times.count)])
             .filter(|&(_, count)| std::mem::replace(&mut before, count) < count)
             .map(|(seconds, count)| Self { seconds, count })
@@ -116,7 +118,7 @@ pub enum DrainTime {
     Seconds(Seconds),
     /// As many messages arrive as the consumers can take, within a hundredth, or more.
     Never,
-    /// There is no consumer, or no service was seen.
+    /// There is no consumer, or no service was seen, or those who wait may not take what waits.
     Unknown,
 }
 
@@ -184,8 +186,9 @@ impl TubeReport {
         let spare = capacity - arrivals_per_s.unwrap_or(0.0);
         let drained_in = match state.ready {
             Some(0) => DrainTime::Seconds(0.0),
-            // The consumers at other brokers are not known here.
-            Some(_) if !state.alone => DrainTime::Unknown,
+            // The consumers at other brokers are not known here, nor is when those come that may
+            // take what is kept from these.
+            Some(_) if !state.alone || state.blocked => DrainTime::Unknown,
             Some(ready) if spare > LEAST_SPARE * capacity => DrainTime::Seconds(ready as f64 / spare),
             Some(_) if capacity > 0.0 => DrainTime::Never,
             _ => DrainTime::Unknown,
@@ -281,7 +284,8 @@ mod tests {
             books.ended(Nanos::from_millis(400), true);
         }
         let jobs = Some(books.snapshot(Stamp(Nanos::from_secs(100).0)));
-        TubeState { name: "jobs".into(), ready: Some(ready), alone: true, busy, waiting, oldest: None, jobs }
+        let (name, ready) = ("jobs".into(), Some(ready));
+        TubeState { name, ready, alone: true, busy, waiting, jobs, ..TubeState::default() }
     }
 
     #[test]
@@ -311,6 +315,9 @@ mod tests {
         let DrainTime::Seconds(eight) = drained(8) else { panic!("it drains") };
         assert!((eight - 10.0).abs() < 1e-9, "{eight}");
         assert_eq!((drained(4), drained(0)), (DrainTime::Never, DrainTime::Unknown));
+        let blocked = |ready| TubeReport::of(&TubeState { blocked: true, ..tube(ready, 0, 8) }, TARGET);
+        assert_eq!(blocked(100).drained_in, DrainTime::Unknown);
+        assert_eq!(blocked(0).drained_in, DrainTime::Seconds(0.0));
     }
 
     #[test]

@@ -242,6 +242,14 @@ impl SharedQueues {
         slot
     }
 
+    /// All messages of a tube go, and it stays; under which number it will be answered.
+    pub(crate) fn query_empty(&mut self, client: ClientId, tube: &str) -> u64 {
+        let slot = self.next_number();
+        let query = DatabaseRequest::Once(RareRequest::EmptyTube(tube.into()));
+        self.send(client, slot, query, For::DeleteTube);
+        slot
+    }
+
     /// Asks; under which number it will be answered. None: its answer is in `out` already.
     #[expect(clippy::too_many_lines, reason = "a table: one arm for each verb")]
     pub(crate) fn ask(

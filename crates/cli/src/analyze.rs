@@ -100,7 +100,7 @@ fn wall_span(text: &str) -> Result<WallSpan, Mistake> {
 pub(crate) fn run(args: &AnalyzeArgs) -> Result<(), Failure> {
     let Some(path) = &args.path else { return show(&merged(&args.merge)?, args) };
     if path.join("spec.toml").is_file() {
-        if args.form.is_asked() || args.cuts() || args.part.is_some() {
+        if args.form.is_asked() || args.cuts() || args.part.is_some() || args.trace {
             return Err(Failure::usage(format!(
                 "{} is a directory of results: its spec says what was measured, and how it is printed is fixed",
                 path.display()

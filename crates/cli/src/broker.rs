@@ -22,8 +22,8 @@ use self::records::BrokerRecords;
 use self::signals::{Follows, ProcessSignals};
 use self::waiting::Reached;
 use crate::failure::Failure;
-use crate::input;
 use crate::limits::limits;
+use crate::{input, output};
 
 pub(crate) use self::args::BrokerArgs;
 
@@ -41,6 +41,7 @@ mod waiting;
 const LONGEST: f64 = 36_500.0 * 86_400.0;
 
 pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
+    output::begin_service();
     let signals = ProcessSignals::listen()?;
     let largest = u32::try_from(args.max_message_size.0)
         .ok()
@@ -94,21 +95,35 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         eprintln!("messages are kept in memory: none of them survives the end of this process");
     }
     let mut records = BrokerRecords::begin(args, place.as_ref(), &clock)?;
+    let outcome = take_turns(args, place.as_ref(), &base, &mut records);
+    // Also where it was asked to stop while it waited for another turn.
+    base.signals.last_steps();
+    records.end(outcome)
+}
+
+/// Serves whenever it is this broker's turn, until a stop is asked for.
+fn take_turns(
+    args: &BrokerArgs,
+    place: Option<&Database>,
+    base: &Base,
+    records: &mut BrokerRecords,
+) -> Result<(), Failure> {
     // What the system has chosen stays: who waits again and serves again does so where its clients
     // know it.
     let mut args = args.clone();
     let mut reached = Reached::Never;
-    while let Some((queues, store, sharing)) = begin(&mut args, place.as_ref(), &base, reached)? {
+    while let Some((queues, store, sharing)) = begin(&mut args, place, base, reached)? {
         reached = Reached::Before;
-        let mut ended = serve(&mut args, (queues, store, sharing), &base, &records)?;
+        let mut ended = serve(&mut args, (queues, store, sharing), base, records)?;
         base.tells()("it is stopping");
+        base.signals.last_steps();
         records.add(&mut ended);
         print!("{}", ending::statistics(&ended));
         if !ended.deposed || base.signals.stops() > 0 {
             break;
         }
     }
-    records.end(true)
+    Ok(())
 }
 
 /// Refuses what each flag's own reader cannot.
@@ -231,9 +246,9 @@ fn serve(
         }
         tell(notice, asks);
     };
-    engine::run(settings, broker, store, base.clock, notice).map_err(|why| {
-        Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11300, needs no name service")
-    })
+    // What other words would mend has a hint.
+    engine::run(settings, broker, store, base.clock, notice)
+        .map_err(|why| if why.hint.is_empty() { Failure::run(why) } else { Failure::usage(why) })
 }
 
 /// The queues as they are in the database, once no other broker owns them, and where clients are to

@@ -8,7 +8,9 @@ use krarup_units::{Bytes, Mistake, Nanos, text};
 
 use crate::failure::Failure;
 use crate::flags::{Flags, count};
+use crate::last_steps::LastSteps;
 use crate::limits::{CacheEdge, limits};
+use crate::output;
 use crate::tls::{self, TlsArgs};
 
 /// Store values as memcached does: text protocol, expiry, the least recently used leaving when
@@ -71,8 +73,15 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
             .hint(format!("allow {} or more, or smaller items with --max-item-size", Bytes(smallest))));
     }
     let acceptor = tls.acceptor()?;
+    let address = listen.clone().unwrap_or_else(|| Address { host: host.clone(), port });
+    // A name alone needs a name service.
+    let elsewhere = if address.file().is_some() || address.is_number() {
+        "choose another address"
+    } else {
+        "an address in numbers, such as 127.0.0.1:11211, needs no name service"
+    };
     let settings = CacheSettings {
-        listen: listen.clone().unwrap_or_else(|| Address { host: host.clone(), port }),
+        listen: address,
         tls: acceptor.clone(),
         bounds: Bounds { memory: memory.0, item: max_item_size.0 },
         connections: connections as usize,
@@ -80,16 +89,16 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
         shutdown_limit: Nanos::from_seconds(shutdown_limit),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
+    output::begin_service();
     krarup_net::files::allow_many();
-    let mut server = CacheServer::bind(settings).map_err(|why| {
-        Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:11211, needs no name service")
-    })?;
+    let mut server = CacheServer::bind(settings).map_err(|why| Failure::usage(why).or_hint(elsewhere))?;
     let reload = move || tls::reload(acceptor.as_ref());
     server.obey_signals(reload).map_err(|error| Failure::run(format!("signals cannot be heard: {error}")))?;
     server.tell_refusals(|why| eprintln!("warning: cannot accept clients: {why}"));
     eprintln!("listening on {}", server.address());
     let outcome =
         server.run().map_err(|error| Failure::run(format!("readiness cannot be waited for: {error}")))?;
+    let _until_said = LastSteps::begin();
     for (name, value) in
         statistics::traffic(&outcome.traffic).into_iter().chain(statistics::counts(&outcome.counts))
     {

@@ -5,8 +5,8 @@ use std::io::Read;
 use std::path::Path;
 
 use krarup_analysis::trace::{TraceEstimates, TraceReading, TraceUse};
+use krarup_load::command::Command;
 use krarup_load::trace::Trace;
-use krarup_record::Operation;
 use krarup_report::demand;
 use krarup_report::{csv, markdown};
 
@@ -48,15 +48,31 @@ fn estimates(trace: &Trace) -> TraceEstimates {
     let mut reading = TraceReading::default();
     for number in 0..trace.len() {
         let Some(row) = trace.row(number) else { break };
-        let keys = trace.names(&row).unwrap_or_default();
-        let used = match row.command.operation(row.keys) {
-            Operation::Get | Operation::MultiGet | Operation::Gat => TraceUse::Read,
-            Operation::Delete => TraceUse::Remove,
-            _ => TraceUse::Write,
+        let (used, keys) = match used(row.command) {
+            Some(used) => (used, trace.names(&row).unwrap_or_default()),
+            None => (TraceUse::Read, &[][..]),
         };
         reading.see(row.at, row.command.name(), used, keys, (row.size, row.lifetime()));
     }
     reading.end(|key| trace.text(u64::from(key)).len(), trace.clients())
+}
+
+/// What a command of a trace does with its keys; none of what leaves them as they are.
+fn used(command: Command) -> Option<TraceUse> {
+    Some(match command {
+        Command::Get | Command::Mget | Command::Gets | Command::Gat | Command::Gats | Command::MetaGet => {
+            TraceUse::Read
+        }
+        // A generator asks for its unique first, and that is no request of the trace.
+        Command::Set | Command::Cas | Command::MetaSet => TraceUse::Write,
+        Command::Add => TraceUse::Add,
+        Command::Append | Command::Prepend => TraceUse::Extend,
+        Command::Replace | Command::Incr | Command::Decr | Command::MetaArithmetic | Command::Touch => {
+            TraceUse::Change
+        }
+        Command::Delete | Command::MetaDelete => TraceUse::Remove,
+        _ => return None,
+    })
 }
 
 fn print(found: &TraceEstimates, title: &str) {
@@ -77,5 +93,27 @@ fn print(found: &TraceEstimates, title: &str) {
     }
     if let Some(words) = demand::summary(found) {
         println!("{}", output::prose(format_args!("{words}")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> TraceEstimates {
+        estimates(&Trace::of_csv(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn a_trace_asks_the_same_in_each_form() {
+        let lines =
+            found("time,op,key,size\n0,set,a,100\n1,cas,a,100\n2,cas,a,100\n3,get,b,\n4,get,a,\n5,me,c,\n");
+        let of_twitter = found(
+            "0,a,1,100,1,set,0\n1,a,1,100,1,cas,0\n2,a,1,100,1,cas,0\n3,b,1,0,1,get,0\n4,a,1,0,1,get,0\n",
+        );
+        assert_eq!(lines.memory, of_twitter.memory);
+        let memory = lines.memory.unwrap();
+        assert_eq!((memory.reads, memory.most_hits), (2, 0.5));
+        assert_eq!(lines.keys.unwrap().distinct, 2, "`me` uses no key");
     }
 }

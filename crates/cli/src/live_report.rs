@@ -23,7 +23,7 @@ use krarup_lab::stop::Stop;
 use krarup_net::http::events::HttpEvents;
 use krarup_net::http::{self, HttpMethod, HttpResponse, HttpServer};
 use krarup_net::mio::{Events, Poll, Token};
-use krarup_net::signal::Signals;
+use krarup_net::signal::SignalStream;
 use krarup_report::live::{self, LiveStatus};
 use krarup_report::{document::Table, html};
 use krarup_units::{Address, Seconds};
@@ -31,7 +31,7 @@ use krarup_units::{Address, Seconds};
 use crate::failure::Failure;
 use crate::reporting::{RecordedExperiment, document};
 use crate::telling::{RunningTrial, in_words};
-use crate::trials::{self, KnownTrials};
+use crate::trials::KnownTrials;
 use crate::written;
 
 /// Where it is served where no address is given.
@@ -91,12 +91,7 @@ impl LiveReport {
 
     /// Serves the report of this experiment from now on.
     pub(crate) fn of(self, records: RecordedExperiment<'_>) -> FollowedReport<'_> {
-        let cell = |cell| AwaitedCell {
-            name: krarup_lab::plan::PlannedCell::name(cell),
-            factors: trials::levels(cell),
-            runs: records.spec.repetitions.min,
-        };
-        let plan = records.plan.cells.iter().map(cell).collect();
+        let plan = records.awaited();
         let mut followed =
             FollowedReport { live: self, records, plan, known: KnownTrials::default(), failed: false };
         followed.renew();
@@ -209,10 +204,10 @@ impl FollowedReport<'_> {
     }
 }
 
-/// SIGINT, SIGTERM and SIGHUP end the waiting for browsers.
+/// The signals that end a work end the waiting for browsers.
 fn release_on_signals(events: HttpEvents) -> io::Result<()> {
     let mut poll = Poll::new()?;
-    let signals = Signals::register(poll.registry(), Token(0), Token(1))?;
+    let signals = SignalStream::ending(poll.registry(), Token(0))?;
     thread::Builder::new().name("signals".into()).spawn(move || {
         let _kept = signals;
         let mut seen = Events::with_capacity(4);

@@ -30,6 +30,7 @@ mod headroom_page;
 mod health;
 mod history;
 mod input;
+mod last_steps;
 mod limits;
 mod live_report;
 mod load;
@@ -118,10 +119,12 @@ fn main() -> ExitCode {
             }
         },
     };
-    match result.and_then(|code| output::finish().map(|()| code)) {
+    let code = match result.and_then(|code| output::finish().map(|()| code)) {
         Ok(code) => code,
         Err(failure) => failure.report(),
-    }
+    };
+    output::settle();
+    code
 }
 
 /// The command line, with what [`pages::complete`] adds to help.

@@ -4,17 +4,23 @@
 
 use std::fmt::{Arguments, Display};
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use krarup_report::document::Table;
 use krarup_report::text;
 use krarup_units::lines;
 
+use self::notices::Notices;
 use crate::failure::Failure;
+
+mod notices;
 
 /// Why stdout could not be written, the first time: a full disk, say. Kept until the command ends,
 /// because a print has no result.
 static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// The way of what a service says to stderr; none: this process is no service.
+static NOTICES: OnceLock<Arc<Notices>> = OnceLock::new();
 
 macro_rules! print {
     ($($text:tt)*) => { $crate::output::print(format_args!($($text)*)) };
@@ -94,9 +100,30 @@ pub(crate) fn print(text: Arguments<'_>) {
     keep(stdout().write_fmt(text));
 }
 
-/// Writes to stderr. Talk that cannot be written is dropped: there is nowhere to say so.
+/// Writes to stderr, or has it written where this is a service. Talk that cannot be written is
+/// dropped: there is nowhere to say so.
 pub(crate) fn eprint(text: Arguments<'_>) {
-    let _ = io::stderr().write_fmt(text);
+    match NOTICES.get() {
+        Some(notices) => notices.put(text.to_string()),
+        None => {
+            let _ = io::stderr().write_fmt(text);
+        }
+    }
+}
+
+/// From now on nothing in this process waits for the reader of stderr: it is a service.
+pub(crate) fn begin_service() {
+    // Without memory for a thread it is as of any other command.
+    if let Ok(notices) = Notices::begin(io::stderr()) {
+        let _ = NOTICES.set(notices);
+    }
+}
+
+/// Waits until what a service has said is written, as long as its reader takes any of it.
+pub(crate) fn settle() {
+    if let Some(notices) = NOTICES.get() {
+        notices.settle();
+    }
 }
 
 /// What is still in memory goes out; an error if any of what was printed is lost.

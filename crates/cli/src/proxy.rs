@@ -25,8 +25,9 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::flags::{Flags, WithWords};
+use crate::last_steps::LastSteps;
 use crate::rows::{self, RowFileArgs, RowKeyArgs, listener};
-use crate::{headroom_page, input, recorded_headroom};
+use crate::{headroom_page, input, output, recorded_headroom};
 
 mod ending;
 
@@ -262,6 +263,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
                 .hint("choose another directory with --stats-dir")
         })?;
     }
+    output::begin_service();
     krarup_net::files::allow_many();
     let own = args.clone();
     let again = move || {
@@ -301,6 +303,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         let begun = listens.load(Ordering::Relaxed);
         if begun { Failure::run(why) } else { Failure::usage(why).or_hint(EVERY_KEY) }
     })?;
+    let _until_written = LastSteps::begin();
     ended.core.end_rows();
     let mut summary = ProxySummary::of(&ended.core, ended.stopped);
     summary.run.cpu_seconds = krarup_lab::platform::cpu_time(std::process::id()).map(Nanos::as_seconds);
@@ -430,6 +433,9 @@ fn tell(notice: ProxyNotice) {
         ProxyNotice::ServerDown(name, why) => {
             eprintln!("warning: server {name} is down: {why}; requests to it are answered with SERVER_ERROR");
         }
+        ProxyNotice::AnswerRefused(name, why) => eprintln!(
+            "warning: a connection to server {name} was closed for its answer: {why}; what was asked on it is answered with SERVER_ERROR"
+        ),
         ProxyNotice::Draining => {
             eprintln!("draining: clients that are connected are served until they leave");
         }
@@ -447,8 +453,8 @@ fn tell(notice: ProxyNotice) {
             );
         }
         ProxyNotice::MemoryShort(memory) => eprintln!(
-            "warning: clients wait for memory: buffers hold nearly the {memory} bytes of `memory` under [edge]; small requests pass, \
-             /ready answers 503"
+            "warning: clients wait for memory: long requests do not fit into their half of an event loop's share of `memory` under [edge] \
+             ({memory} bytes for all loops), or its buffers are full; small requests pass, /ready answers 503"
         ),
         ProxyNotice::MemoryEnough(cut) => {
             eprintln!("no client waits for memory any more; {cut} were disconnected meanwhile");

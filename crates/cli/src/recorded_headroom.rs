@@ -9,7 +9,8 @@ use krarup_model::headroom::{Headroom, HeadroomQuestion, LiveSystem, NamedChange
 use krarup_record::file::rows::RowRun;
 use krarup_record::summary::MiddlewareSummary;
 use krarup_record::{KEPT_OF_ROWS, LiveRows, LiveSnapshot};
-use krarup_units::{Nanos, Seconds, Stamp};
+use krarup_units::text::count;
+use krarup_units::{Mistake, Nanos, Seconds, Stamp};
 
 use crate::failure::Failure;
 use crate::{input, rows, trials};
@@ -102,11 +103,6 @@ pub(crate) fn judge_rows(args: &RowsQuestion, path: &Path) -> Result<Headroom, F
         args.what_if.clone()
     };
     let known = KnownProxy::beside(path)?.or(args);
-    if known.free_when_answered {
-        let what = "a broker wrote these rows, which do not say for what its requests waited";
-        return Err(Failure::usage(format!("{}: {what}", path.display()))
-            .hint("ask its admin address while it runs: krarup headroom HOST:PORT"));
-    }
     let mut runs = rows::runs(path)?;
     let (name, run) = runs.remove(0);
     if let Some((another, _)) = runs.first() {
@@ -116,7 +112,38 @@ pub(crate) fn judge_rows(args: &RowsQuestion, path: &Path) -> Result<Headroom, F
         ))
         .hint("give the folder, or the file, of one of them"));
     }
+    if let Some(why) = unfit(&run, &known)? {
+        return Err(Failure::usage(why).at(&name));
+    }
     judge_run(&name, &run, (args.from, args.to), &known, (args.target, args.seed), changes)
+}
+
+/// Of how many rows one may be missing.
+const ONE_MISSING_OF: u64 = 100;
+
+/// Why rows do not say what servers did for all requests; none where they do.
+fn unfit(rows: &RowRun, known: &KnownProxy) -> Result<Option<Mistake>, Failure> {
+    const ASK: &str = "ask its admin address while it runs: krarup headroom HOST:PORT";
+    if rows.of_clients() {
+        let what = "a load generator wrote these rows, which do not say when servers answered";
+        return Ok(Some(Mistake::new(what, "krarup proxy --stats-dir DIR --rows writes those of a proxy")));
+    }
+    if let Some(keys) = rows.sample() {
+        let what = format!("these are the rows of {keys} of the keys, and servers worked for the others too");
+        return Ok(Some(Mistake::new(what, format!("write rows without --rows-sample, or {ASK}"))));
+    }
+    let (kept, lost) = (rows.lengths().iter().sum::<u64>(), rows.lost());
+    if lost > kept / ONE_MISSING_OF {
+        let [lost, kept] = [lost, kept].map(|number| count(number as f64));
+        let what = format!("{lost} rows are missing beside the {kept} there are");
+        let hint = format!("write rows to a disk that is quick enough and has room, or {ASK}");
+        return Ok(Some(Mistake::new(what, hint)));
+    }
+    let mut of_broker = known.free_when_answered;
+    rows.for_each_of(0..1, |visit, _| of_broker |= visit.operation.is_of_queue())
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    let what = "a broker wrote these rows, which do not say for what its requests waited";
+    Ok(of_broker.then(|| Mistake::new(what, ASK)))
 }
 
 fn judge_run(
@@ -128,10 +155,6 @@ fn judge_run(
     changes: impl FnOnce(&LiveSystem) -> Vec<NamedChange>,
 ) -> Result<Headroom, Failure> {
     let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{name}: {why}"));
-    if rows.of_clients() {
-        return Err(wrong(&"a load generator wrote these rows, which do not say when servers answered")
-            .hint("krarup proxy --stats-dir DIR --rows writes those of a proxy"));
-    }
     let begin = rows.span().map_or(0, |(begin, _)| begin.0);
     let at = |time: Seconds| Stamp(begin.saturating_add(Nanos::from_seconds(time).0));
     let (from, to) = (from.map_or(Stamp(0), at), to.map_or(Stamp(u64::MAX), at));
@@ -187,7 +210,7 @@ fn of_trials(
         let rows = if alone { rows::of_program(&of_proxy)? } else { None };
         let judged = rows.map(|rows| {
             let known = known(KnownProxy::beside(&of_proxy)?);
-            if known.free_when_answered {
+            if unfit(&rows, &known)?.is_some() {
                 return Ok(None);
             }
             let name = of_proxy.display().to_string();

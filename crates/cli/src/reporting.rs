@@ -5,16 +5,18 @@ use std::path::{Path, PathBuf};
 
 use krarup_analysis::anchor::{self, AnchorRuns};
 use krarup_analysis::design;
+use krarup_analysis::missing;
 use krarup_analysis::predict::{self, WantedPredictions};
 use krarup_analysis::relative;
 use krarup_analysis::results::{Environment, Results};
 use krarup_analysis::saturation;
+use krarup_analysis::so_far::AwaitedCell;
 use krarup_analysis::trial::Trial;
 use krarup_analysis::warning::{Concern, Warning};
 use krarup_lab::campaign::CampaignEnd;
-use krarup_lab::plan::Plan;
+use krarup_lab::plan::{Plan, PlannedCell, is_anchor_run};
 use krarup_lab::spec::{Repetitions, Spec};
-use krarup_lab::store::ResultsDirectory;
+use krarup_lab::store::{Manifest, ResultsDirectory};
 use krarup_record::scaled::ScaledTestbed;
 use krarup_report::Page;
 use krarup_report::document::Document;
@@ -139,9 +141,30 @@ impl RecordedExperiment<'_> {
         })
     }
 
+    /// What the plan wants of each cell.
+    pub(crate) fn awaited(&self) -> Vec<AwaitedCell> {
+        let cell = |cell: &PlannedCell| AwaitedCell {
+            name: cell.name(),
+            factors: trials::levels(cell),
+            runs: self.spec.repetitions.min,
+        };
+        self.plan.cells.iter().map(cell).collect()
+    }
+
+    /// The levels of each attempt at one of the plan's trials that failed.
+    fn failed(&self) -> Result<Vec<Vec<(String, String)>>, Failure> {
+        let identities = trials::identities(self.plan, self.store)?;
+        let is_planned = |manifest: &Manifest| {
+            let mut cells = self.plan.cells.iter().filter(|cell| cell.named_levels() == manifest.levels);
+            !is_anchor_run(manifest.repetition) && cells.any(|cell| identities.holds(cell, manifest))
+        };
+        let failures = self.store.failures().into_iter().map(|(_, manifest)| manifest);
+        Ok(failures.filter(is_planned).map(|manifest| manifest.levels).collect())
+    }
+
     /// Analyses what is complete, beside older results, and writes the results down.
     pub(crate) fn analyse(&self, ended: &CampaignEnd, against: &[PathBuf]) -> Result<Results, Failure> {
-        let out = self.store.directory();
+        let (spec, out) = (self.spec, self.store.directory());
         let (with_folders, anchor) = self.pooled(&mut KnownTrials::default())?;
         let headroom = recorded_headroom::reported(&with_folders)?;
         let trials: Vec<Trial> = with_folders.into_iter().map(|(_, trial)| trial).collect();
@@ -152,9 +175,10 @@ impl RecordedExperiment<'_> {
         }
         let mut results = self.results(&trials, anchor)?;
         results.concerns.extend(self.unread());
+        missing::note(&mut results, &self.awaited(), &self.failed()?, &spec.population);
         results.headroom = headroom;
         results.history = history::beside(&results, out, against)?;
-        results.sheet = sheet::graded(&results, self.spec, self.plan, self.store)?;
+        results.sheet = sheet::graded(&results, spec, self.plan, self.store)?;
         print(&results);
         let text = serde_json::to_string_pretty(&results).expect("results are plain data");
         self.store.write(RESULTS, text.as_bytes()).map_err(unwritable_in(self.store.directory()))?;

@@ -11,6 +11,7 @@ use krarup_lab::plan::{Plan, PlannedCell};
 use krarup_lab::spec::{Program, Spec, StationSpec};
 use krarup_lab::testbed::probe::{memcached, nutcracker, postgres_programs};
 use krarup_lab::testbed::twemproxy;
+use krarup_store::postgres::Database;
 use krarup_units::Address;
 
 use crate::failure::Failure;
@@ -87,11 +88,26 @@ pub(crate) fn words(spec: &Spec, plan: &Plan) -> Result<(), Failure> {
         Some(Program::Load) => taken("load", load_flags(spec, cell), &mut seen),
     })?;
     distinct_cells(spec, plan)?;
+    warn_of_password(spec, plan);
     let Some(populate) = &spec.populate else { return Ok(()) };
     plan.cells.iter().try_for_each(|cell| {
         let flags = [cell.render(&spec.data), cell.render(&populate.flags)].concat();
         taken("load", flags, &mut seen).map_err(|failure| failure.at(&format!("populate, {}", cell.name())))
     })
+}
+
+/// What brokers are told is kept, a password too.
+fn warn_of_password(spec: &Spec, plan: &Plan) {
+    let tells = |cell: &PlannedCell| {
+        let brokers = spec.stations().filter(|(_, station)| station.program == Some(Program::Broker));
+        let mut words = brokers.flat_map(|(_, station)| cell.render(&station.flags));
+        words.any(|word| Database::tells_password(word.strip_prefix("--store=").unwrap_or(&word)))
+    };
+    if plan.cells.iter().any(tells) {
+        Failure::usage("a broker is told a password by --store")
+            .hint("--store-file FILE keeps it in a file on the broker's machine")
+            .warn("it is kept with every trial, and `krarup report --export` writes it");
+    }
 }
 
 /// What a load generator of ours is told in a cell.

@@ -19,7 +19,7 @@ use krarup_lab::fault::Happened;
 use krarup_lab::identities::Identities;
 use krarup_lab::plan::{Plan, PlannedCell, anchor_run};
 use krarup_lab::platform::Platform;
-use krarup_lab::spec::{LevelName, Program, Spec};
+use krarup_lab::spec::{LevelName, Program, Spec, StationRole};
 use krarup_lab::store::{self, ResultsDirectory, folders};
 use krarup_lab::testbed::baselines::{self, KeptScale};
 use krarup_lab::testbed::calibrate::LimitCalibration;
@@ -270,7 +270,7 @@ pub(crate) fn system(servers: &str, started: String, starter: &Starter, spec: &S
         environment.versions.extend(probe::nutcracker().map(|version| ("middleware".to_owned(), version)));
     }
     if !others.is_empty() {
-        machines(&mut environment, &others);
+        machines(&mut environment, &others, starter);
     }
     environment
 }
@@ -308,17 +308,48 @@ pub(crate) fn also_on(kept: &mut Environment, now: &Environment) -> Vec<String> 
     add("processor", &mut kept.cpu, &now.cpu);
     add("system", &mut kept.kernel, &now.kernel);
     for (name, version) in &mut kept.versions {
-        // A pod is another each time: what its machine is stands above.
-        let same = |(other, _): &&(String, String)| *other == *name && !name.starts_with("machine ");
+        let same = |one: &&(String, String)| one.0 == *name && !is_pod(one);
         if let Some((name, now)) = now.versions.iter().find(same) {
-            add(name, version, now);
+            // Earlier results do not say which stations a machine is for.
+            let is_silent = name.starts_with(MACHINE) && !version.contains(FOR);
+            let what = now.split_once(FOR).filter(|_| is_silent).map_or(now.as_str(), |(what, _)| what);
+            add(name, version, what);
         }
+    }
+    // One more machine, or one less, is that of cells which have more or fewer stations.
+    let gone = machines_beside(&kept.versions, &now.versions);
+    let new = machines_beside(&now.versions, &kept.versions);
+    if !gone.is_empty() && !new.is_empty() {
+        let names = |all: &[(String, String)]| {
+            all.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        others.push(format!("{} took the place of {}", names(&new), names(&gone)));
+        kept.versions.extend(new);
     }
     if kept.cores != now.cores && kept.cores > 0 {
         others.push(format!("processors were {} and are {}", kept.cores, now.cores));
         kept.cores = 0;
     }
     others
+}
+
+/// How the names of other machines begin among versions.
+const MACHINE: &str = "machine ";
+/// What the stations follow there that a machine is for.
+const FOR: &str = ", for ";
+/// What the node of a pod follows there.
+const NODE: &str = ", on node ";
+
+/// Whether this is a pod: it is another each time, and what its machine is stands elsewhere.
+fn is_pod((name, what): &(String, String)) -> bool {
+    name.starts_with(MACHINE) && what.contains(NODE)
+}
+
+/// The machines among these versions, and not among the others, that are no pods.
+fn machines_beside(these: &[(String, String)], others: &[(String, String)]) -> Vec<(String, String)> {
+    let is_missing = |name: &String| !others.iter().any(|(other, _)| other == name);
+    let beside = |one: &&(String, String)| one.0.starts_with(MACHINE) && !is_pod(one) && is_missing(&one.0);
+    these.iter().filter(beside).cloned().collect()
 }
 
 fn limit(one: &LimitCalibration) -> ProcessorLimit {
@@ -337,7 +368,7 @@ pub(crate) fn calibrations(environment: &Environment) -> Vec<LimitCalibration> {
 }
 
 /// Other machines in place of this one: what they have in common, and each of them.
-fn machines(environment: &mut Environment, others: &[Arc<Remote>]) {
+fn machines(environment: &mut Environment, others: &[Arc<Remote>], starter: &Starter) {
     let facts: Vec<&Facts> = others.iter().map(|machine| machine.facts()).collect();
     let common = |of: &dyn Fn(&Facts) -> String| {
         let mut all: Vec<String> = facts.iter().map(|facts| of(facts)).collect();
@@ -351,9 +382,17 @@ fn machines(environment: &mut Environment, others: &[Arc<Remote>]) {
     environment.kernel = common(&|facts| facts.kernel.clone());
     for machine in others {
         let Facts { cpu, cores, memory, kernel, .. } = machine.facts();
-        let what = format!("{cpu}, {cores} processors, {}, {kernel}, at {}", Bytes(*memory), machine.address);
-        let what = machine.node().map_or(what.clone(), |node| format!("{what}, on node {node}"));
-        environment.versions.push((format!("machine {}", machine.name), what));
+        let runs_there = |role: &StationRole| {
+            starter.hosts.all(role.letter()).iter().any(|host| host.machine() == machine.name)
+        };
+        let roles = [StationRole::Clients, StationRole::Middleware, StationRole::Servers];
+        let stations = roles.into_iter().filter(runs_there).map(StationRole::name);
+        let stations = stations.collect::<Vec<_>>().join(", ");
+        let (memory, address) = (Bytes(*memory), &machine.address);
+        let node = machine.node().map_or(String::new(), |node| format!("{NODE}{node}"));
+        let what =
+            format!("{cpu}, {cores} processors, {memory}, {kernel}, at {address}{FOR}{stations}{node}");
+        environment.versions.push((format!("{MACHINE}{}", machine.name), what));
     }
 }
 
@@ -663,6 +702,7 @@ fn middleware_side(run: &RunSummary) -> MiddlewareSide {
         queue: times(&run.all.queue),
         server: times(&run.all.server),
         own: times(&run.all.own),
+        middlewares: 1,
         workers: run.workers,
         free_when_answered: run.free_when_answered,
         queue_length: run.queue_length,
@@ -852,6 +892,7 @@ fn together(
         queue: times(queue, |side| side.queue),
         server: times(server, |side| side.server),
         own: times(own, |side| side.own),
+        middlewares: sides.len() as u32,
         workers: sides.iter().map(|side| side.workers).sum(),
         free_when_answered: sides.iter().any(|side| side.free_when_answered),
         queue_length: sides.iter().map(|side| side.queue_length).sum(),
@@ -923,6 +964,36 @@ mod tests {
         assert_eq!(apart_by_machine(&clocks(["c1", "m12"], -2.1)), None);
         assert_eq!(apart_by_machine(&clocks(["c1", "node-b"], -2.1)), Some(2.1));
         assert_eq!(apart_by_machine(&clocks(["c1", "client"], 0.000_5)), None, "they agree");
+    }
+
+    #[test]
+    fn other_machines_are_compared_one_by_one_and_pods_are_not() {
+        let on = |machines: &[(&str, &str)]| {
+            let versions = machines.iter().map(|(name, what)| ((*name).to_owned(), (*what).to_owned()));
+            Environment { versions: versions.collect(), ..Environment::default() }
+        };
+        let others = |kept: &[(&str, &str)], now: &[(&str, &str)]| {
+            let (mut kept, now) = (on(kept), on(now));
+            let others = also_on(&mut kept, &now).join("; ");
+            assert_eq!(also_on(&mut kept, &now), Vec::<String>::new(), "the results are of both");
+            others
+        };
+        let (small, large) = ("X, 2 processors, at 10.0.0.4", "X, 16 processors, at 10.0.0.4");
+        let [one, another] = [("machine h1", small), ("machine h2", small)];
+        assert_eq!(others(&[one, another], &[one, another]), "");
+        assert_eq!(
+            others(&[one], &[("machine h1", large)]),
+            format!("machine h1 was `{small}` and is `{large}`")
+        );
+        let said = ["servers", "clients"].map(|stations| format!("{small}, for {stations}"));
+        let [servers, clients] = said.each_ref().map(|what| ("machine h1", what.as_str()));
+        assert_eq!(others(&[one], &[servers]), "", "earlier results do not say it");
+        assert!(others(&[servers], &[clients]).ends_with(", for clients`"));
+        assert_eq!(others(&[one], &[another]), "machine h2 took the place of machine h1");
+        assert_eq!(others(&[one], &[one, another]) + &others(&[one, another], &[one]), "", "of more cells");
+        let pods =
+            ["X, at 10.1.0.4, on node a", "X, at 10.1.0.5, on node b"].map(|pod| [("machine s1", pod)]);
+        assert_eq!(others(&pods[0], &pods[1]), "");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) enum LedgerEntry {
     Space(String),
     /// A control group.
     Group(PathBuf),
-    /// A folder of sockets.
+    /// A folder of sockets, or of a database.
     Folder(PathBuf),
     /// Pods of a run, and the words that tell kubectl their cluster.
     Pods { run: String, options: Vec<String> },
@@ -60,6 +60,12 @@ impl Ledger {
     /// The ledger in this file.
     pub fn at(path: &Path) -> Self {
         Self { path: path.to_owned() }
+    }
+
+    /// The ledger of the runner that has started this process on its machine; none: no runner has.
+    pub fn inherited() -> Option<Self> {
+        let marked = std::env::var(MARK).ok()?;
+        Some(Self::at(Path::new(marked.strip_suffix('/')?)))
     }
 
     /// What this command starts is known by its environment as well, until it is written down: a
@@ -100,7 +106,7 @@ impl Ledger {
         self.line(GROUP, &folder.display().to_string());
     }
 
-    /// Writes a folder of sockets down.
+    /// Writes a folder of sockets down, or of a database that goes with its server.
     pub fn note_folder(&self, folder: &Path) {
         self.line(FOLDER, &folder.display().to_string());
     }
@@ -113,7 +119,8 @@ impl Ledger {
 
     fn line(&self, what: &str, which: &str) {
         if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(&self.path) {
-            let _ = writeln!(file, "{what} {which}");
+            // In one piece: stations write here, too.
+            let _ = file.write_all(format!("{what} {which}\n").as_bytes());
         }
     }
 

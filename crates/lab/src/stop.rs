@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use krarup_net::signal;
 use signal_hook::flag;
 
 /// Whether the user asked for the end. All copies share the answer.
@@ -14,7 +14,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// From now on SIGINT, SIGTERM and SIGHUP are heard here. However many come: one that ended us
+    /// From now on the signals that end a work are heard here. However many come: one that ended us
     /// at once would leave what we have started running, and ending it in order takes seconds at
     /// most.
     ///
@@ -22,7 +22,7 @@ impl Stop {
     /// From the system, when signals are refused.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for &signal in signal::ends() {
             flag::register(signal, Arc::clone(&stop.asked))?;
         }
         Ok(stop)

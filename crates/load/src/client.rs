@@ -25,6 +25,7 @@ use crate::keys::GeneratedKey;
 use crate::queue::{self, Said};
 use crate::random::{self, Random};
 use crate::schedule::Think;
+use crate::trace::TraceRow;
 use crate::workload::{Owed, PreparedWorkload, RequestStream, Scratch, Then, WrittenRequest};
 
 /// One request under way.
@@ -41,7 +42,7 @@ struct InFlight {
 #[derive(Clone, Copy, Debug)]
 enum FollowUp {
     Refill(GeneratedKey),
-    Cas(GeneratedKey, u64),
+    Cas(GeneratedKey, u64, Option<TraceRow>),
     End(Verb, u64),
 }
 
@@ -76,7 +77,8 @@ pub struct Client {
     /// From when on each free slot wants to be used, earliest first.
     free: VecDeque<Stamp>,
     follow: VecDeque<(Stamp, FollowUp)>,
-    think: Think,
+    /// None in an open load, where no client waits for its answers.
+    think: Option<Think>,
     thoughts: Random,
     target: u16,
     class: u16,
@@ -84,8 +86,9 @@ pub struct Client {
 
 impl Client {
     /// A client of a class with `depth` free slots that want to be used from stamp zero on. Its
-    /// think times are stream `number` of `seed`; its records name `target` and `class`.
-    pub fn new(seed: u64, number: u64, depth: u32, think: Think, target: u16, class: u16) -> Self {
+    /// think times are stream `number` of `seed`, none in an open load; its records name `target`
+    /// and `class`.
+    pub fn new(seed: u64, number: u64, depth: u32, think: Option<Think>, target: u16, class: u16) -> Self {
         Self {
             outbox: Outbox::default(),
             inbox: Inbox::default(),
@@ -166,17 +169,18 @@ impl Client {
         shared: &mut ThreadContext<'_>,
     ) -> bool {
         let free_from = self.free.pop_front().expect("a slot is free");
-        // A client that thinks does so before what an answer gave rise to, too.
-        let thinks = self.think != Think::None;
+        // In a closed loop what an answer gave rise to is due once its client has a slot for it and
+        // has thought: several such requests do not wait for each other. In an open load they do.
+        let waits = self.think.is_some();
         let follow_up = if due.is_none() { self.follow.pop_front() } else { None };
-        let follow_up = follow_up.map(|(due, what)| (if thinks { due.max(free_from) } else { due }, what));
+        let follow_up = follow_up.map(|(due, what)| (if waits { due.max(free_from) } else { due }, what));
         let is_new = follow_up.is_none();
         let (due, asked) = match follow_up {
             Some((due, FollowUp::Refill(key))) => {
                 (due, stream.refill(key, shared.scratch, self.outbox.tail()))
             }
-            Some((due, FollowUp::Cas(key, unique))) => {
-                (due, stream.cas(key, unique, shared.scratch, self.outbox.tail()))
+            Some((due, FollowUp::Cas(key, unique, row))) => {
+                (due, stream.cas(key, unique, row.as_ref(), shared.scratch, self.outbox.tail()))
             }
             Some((due, FollowUp::End(verb, id))) => (due, stream.end(verb, id, self.outbox.tail())),
             None => {
@@ -344,8 +348,8 @@ impl Client {
                     if shared.verify {
                         verify(shared, &text, value.data);
                     }
-                    if let (Then::Cas, Some(unique)) = (request.asked.then, value.unique) {
-                        self.follow.push_back((now, FollowUp::Cas(key, unique)));
+                    if let (Then::Cas(row), Some(unique)) = (request.asked.then, value.unique) {
+                        self.follow.push_back((now, FollowUp::Cas(key, unique, row)));
                     }
                 }
                 None if request.asked.then == Then::Refill => {
@@ -399,7 +403,7 @@ impl Client {
     }
 
     fn free_slot(&mut self, now: Stamp) {
-        let from = now + self.think.draw(&mut self.thoughts);
+        let from = now + self.think.unwrap_or_default().draw(&mut self.thoughts);
         self.put_slot(from);
     }
 
@@ -452,7 +456,7 @@ fn value_of<'a>(
 
 fn verify(shared: &mut ThreadContext<'_>, key: &[u8], data: &[u8]) {
     shared.account.verified.checked += 1;
-    if let Err(wrong) = shared.plan.values.check(key, data) {
+    if let Err(wrong) = shared.plan.check(key, data) {
         mismatch(shared, &format!("{} ({} bytes): {wrong}", show(key), data.len()));
     }
 }
@@ -481,6 +485,7 @@ mod tests {
     use crate::command::Command;
     use crate::keys::KeyLaw;
     use crate::sizes::SizeLaw;
+    use crate::trace::Trace;
     use crate::workload::{Mix, OnMiss, Workload};
 
     /// A client by hand: its bytes in and out, and what the account says at the end.
@@ -497,7 +502,7 @@ mod tests {
         fn new(workload: Workload, depth: u32, think: Think) -> Self {
             let plan = PreparedWorkload::new(workload, 1, 1);
             Self {
-                client: Client::new(1, 0, depth, think, 0, 0),
+                client: Client::new(1, 0, depth, Some(think), 0, 0),
                 stream: plan.stream(0),
                 plan,
                 account: Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(u64::MAX) }, 1),
@@ -606,6 +611,35 @@ mod tests {
     }
 
     #[test]
+    fn each_set_of_what_missed_is_due_at_the_answer_before_it_unless_no_client_waits() {
+        let workload =
+            Workload { on_miss: OnMiss::Set, multi_get: 3, mix: Mix::Ratio { sets: 0, gets: 3 }, ..gets() };
+        for (think, response, lateness) in [(Some(Think::None), 10 + 10, 0), (None, 10 + 20, 10)] {
+            let mut hand = Hand::new(workload.clone(), 1, Think::None);
+            hand.client.think = think;
+            hand.issue_due(think.is_none().then_some(Stamp(0)), 0);
+            assert_eq!(hand.receive(b"VALUE key-1 0 1\r\nx\r\nEND\r\n", 10), Ok(1));
+            for now in [10, 20] {
+                assert!(hand.issue(now).starts_with("set "));
+                assert_eq!(hand.receive(b"STORED\r\n", now + 10), Ok(1));
+            }
+            let tally = hand.segment().all().counts[Operation::Set.index()].tally;
+            assert_eq!((tally.response_time, tally.queue_time), (Nanos(response), Nanos(lateness)));
+        }
+    }
+
+    #[test]
+    fn a_cas_of_a_trace_has_the_size_and_the_time_to_live_of_its_row() {
+        let trace = Trace::of_csv("time,op,key,size,ttl\n0,cas,a,100,60\n".as_bytes()).unwrap();
+        let mut hand = Hand::new(gets(), 1, Think::None);
+        hand.plan = PreparedWorkload::replaying(gets(), 1, 1, Some(Arc::new(trace)), 0);
+        hand.stream = hand.plan.stream(0);
+        assert_eq!(hand.issue(0), "gets a\r\n");
+        assert_eq!(hand.receive(b"VALUE a 0 1 7\r\nx\r\nEND\r\n", 10), Ok(1));
+        assert!(hand.issue(10).starts_with("cas a 0 60 100 7\r\n"));
+    }
+
+    #[test]
     fn an_arrival_is_sent_and_counted_though_something_that_missed_waits() {
         let mut hand = Hand::new(Workload { on_miss: OnMiss::Set, ..gets() }, 1, Think::None);
         assert_eq!(hand.issue_due(Some(Stamp(0)), 0), "get key-0\r\n");
@@ -666,6 +700,19 @@ mod tests {
         assert_eq!(hand.receive(&reply, 10), Ok(1));
         assert_eq!(hand.account.verified.mismatched, 1);
         assert!(hand.account.verified.first.unwrap().contains("key-7"));
+    }
+
+    #[test]
+    fn nothing_is_no_value_where_none_is_stored_without_a_byte() {
+        let mismatched = |value_size| {
+            let mut hand = Hand::new(Workload { value_size, ..gets() }, 1, Think::None);
+            hand.verify = true;
+            hand.issue(0);
+            assert_eq!(hand.receive(b"VALUE key-0 0 0\r\n\r\nEND\r\n", 10), Ok(1));
+            hand.account.verified.mismatched
+        };
+        assert_eq!(mismatched(SizeLaw::Fixed(40)), 1);
+        assert_eq!(mismatched(SizeLaw::Uniform { from: 0, to: 10 }), 0);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys::KeyFamily;
 use crate::schedule::Arrivals;
+use crate::sizes::SizeLaw;
 use crate::workload::{Mix, OnMiss, Workload};
 
 /// One run of the generator.
@@ -180,10 +181,11 @@ impl LoginSettings {
         &self.password
     }
 
-    /// The bytes that are said to memcached.
+    /// The bytes that are said to memcached. One that asks for no login takes them for a value,
+    /// which has expired already: nothing keeps the password.
     pub fn said(&self) -> Vec<u8> {
         let (user, password) = (&self.user, &self.password);
-        format!("set krarup 0 0 {}\r\n{user} {password}\r\n", user.len() + 1 + password.len()).into_bytes()
+        format!("set krarup 0 -1 {}\r\n{user} {password}\r\n", user.len() + 1 + password.len()).into_bytes()
     }
 }
 
@@ -211,6 +213,9 @@ pub enum Extent {
 pub(crate) const CONNECTIONS: Whole = Count::between(1, 100_000);
 /// Threads.
 pub(crate) const THREADS: Whole = Count::between(1, 1_024);
+/// About how many bytes of values are under way in one pass over all keys, as far as 32 to 128
+/// requests have as many: the path to a server may have long delays.
+const ONE_PASS_BYTES: u64 = 512 << 10;
 /// Requests under way on one connection.
 pub(crate) const PIPELINE: Whole = Count::between(1, 10_000);
 /// Requests of a run that counts them.
@@ -361,6 +366,15 @@ impl Load {
         self.parts().iter().any(|class| replays(class) || class.workload.loses_keys())
     }
 
+    /// The fewest bytes of a value that any of its clients stores; a trace says its own sizes.
+    pub(crate) fn least_value(&self) -> u64 {
+        let least = |class: &ClientClass| match class.arrivals {
+            Arrivals::Replay(_) => 0,
+            _ => class.workload.value_size.least(),
+        };
+        self.parts().iter().map(least).min().unwrap_or(0)
+    }
+
     /// How many requests may be under way at once: the clients of a closed load.
     pub fn clients(&self) -> u32 {
         self.parts().iter().map(|class| class.connections * class.pipeline).sum()
@@ -387,12 +401,15 @@ impl Load {
             get_law: crate::keys::KeyLaw::Sequential,
             multi_get: 1,
             on_miss: OnMiss::Count,
+            // Classes may share keys: the values may be those of any.
+            value_size: SizeLaw::Uniform { from: self.least_value(), to: workload.value_size.most() },
             ..workload.clone()
         };
         Self { verify: true, ..self.one_pass(target, workload) }
     }
 
     fn one_pass(&self, target: &Address, workload: Workload) -> Self {
+        let under_way = ONE_PASS_BYTES / workload.value_size.most().max(1);
         Self {
             targets: vec![target.clone()],
             spread: ServerChoice::One,
@@ -401,7 +418,7 @@ impl Load {
             habits: Habits::default(),
             connections: 1,
             threads: 1,
-            pipeline: 32,
+            pipeline: under_way.clamp(32, 128) as u32,
             arrivals: Arrivals::default(),
             extent: Extent::Requests(workload.keys.count),
             warm_up: 0.0,
@@ -492,9 +509,34 @@ mod tests {
     }
 
     #[test]
+    fn one_pass_has_more_requests_under_way_where_values_are_small() {
+        let pipeline = |size| {
+            let workload = Workload { value_size: SizeLaw::Fixed(size), ..Workload::default() };
+            let load = Load { workload, ..Load::default() };
+            load.populating(&load.targets[0], &load.workload, KeyFamily::Plain).pipeline
+        };
+        assert_eq!([0, 32, 8 << 10, 1_000_000].map(pipeline), [128, 128, 64, 32]);
+    }
+
+    #[test]
+    fn a_value_may_be_as_small_as_that_of_any_class() {
+        let class = |value_size| ClientClass {
+            workload: Workload { value_size, ..Workload::default() },
+            ..ClientClass::default()
+        };
+        let large = class(SizeLaw::Fixed(100));
+        let two = vec![large.clone(), class(SizeLaw::Uniform { from: 0, to: 9 })];
+        let load = Load { classes: two, ..Load::default() };
+        let check = load.checking(&load.targets[0], &large.workload);
+        assert_eq!((load.least_value(), check.least_value()), (0, 0));
+        assert_eq!(check.workload.value_size.most(), 100);
+        assert_eq!(Load { classes: vec![large], ..Load::default() }.least_value(), 100);
+    }
+
+    #[test]
     fn a_password_is_said_and_not_shown() {
         let login = LoginSettings::parse("anna:secret\n").unwrap();
-        assert_eq!(login.said(), b"set krarup 0 0 11\r\nanna secret\r\n");
+        assert_eq!(login.said(), b"set krarup 0 -1 11\r\nanna secret\r\n");
         assert!(!format!("{login:?}").contains("secret"));
         for wrong in ["", "anna", ":x", "anna:", "anna:a b"] {
             assert!(LoginSettings::parse(wrong).is_err(), "{wrong}");

@@ -2,17 +2,18 @@
 //! percentiles come from the sum.
 //!
 //! A merged result is what one generator with all the clients would have reported. Shares of one
-//! load are merged only where all of them are there, and whole. Seconds are laid
-//! over each other by the wall clock, to the whole second: clocks of generators that asked one
-//! server when its second began are compared, and refused where they differ (`clocks`). Generators
-//! should begin together, and a warning says when they did not.
+//! load are merged only where all of them are there, and whole; their rates are over the time of
+//! the longest. Seconds are laid over each other by the wall clock, to the whole second: clocks of
+//! generators that asked one server when its second began are compared, and refused where they
+//! differ (`clocks`). Generators should begin and end together, and a warning says when they did
+//! not.
 
 use std::collections::BTreeMap;
 
 use krarup_record::file::log::Packed;
 use krarup_record::{MeasuredDistribution, Operation};
 use krarup_settings::Mistake;
-use krarup_units::{Nanos, PerSecond};
+use krarup_units::{Nanos, PerSecond, Seconds};
 
 use crate::clocks;
 use crate::collect::{warning_of_backlog, warnings_of_counts};
@@ -25,6 +26,8 @@ use crate::schedule::Arrivals;
 
 /// Generators that begin further apart than this did not run together, in seconds.
 const TOGETHER: f64 = 0.5;
+/// Nor did those whose measured parts differ by a larger share of the longest.
+const ALIKE: f64 = 0.1;
 
 /// Why results are not merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,14 +85,15 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
             "",
         ));
     }
-    let are_shares = shares_are_whole(results)?;
-    let overall = every(results, |one| &one.overall)?;
+    let seconds = results.iter().map(|one| one.seconds).fold(0.0, f64::max);
+    let whole = shares_are_whole(results)?.then_some(seconds);
+    let overall = every(results, whole, |one| &one.overall)?;
     let account = account(results);
     // Of a result that was merged before, each of its generators counts.
     let merged_from: Vec<GeneratorResult> = results.iter().flat_map(sources).collect();
     let started = merged_from.iter().map(|one| one.started_unix).fold(f64::INFINITY, f64::min);
     let latest = merged_from.iter().map(|one| one.started_unix).fold(started, f64::max);
-    let classes = classes(results, are_shares)?;
+    let classes = classes(results, whole)?;
     let mut verified = None;
     for one in results.iter().filter_map(|one| one.verified.clone()) {
         verified.get_or_insert_with(crate::account::Verified::default).merge(one);
@@ -100,6 +104,10 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
     let mut warnings = warnings_of_counts(&account, &overall, is_open);
     if latest - started > TOGETHER {
         warnings.push(LoadWarning::StartedApart { seconds: latest - started });
+    }
+    let shortest = merged_from.iter().map(|one| one.seconds).fold(seconds, f64::min);
+    if seconds - shortest > ALIKE * seconds {
+        warnings.push(LoadWarning::EndedApart { shortest, longest: seconds });
     }
     for warning in results.iter().flat_map(|one| &one.warnings) {
         let is_its_own = matches!(
@@ -118,13 +126,13 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
         format: first.format,
         config: config(results),
         started_unix: started,
-        seconds: results.iter().map(|one| one.seconds).fold(0.0, f64::max),
+        seconds,
         interrupted: results.iter().any(|one| one.interrupted),
         generator: generator(results, account.sent),
         account,
         overall,
         classes,
-        operations: operations(results, |one| &one.operations)?,
+        operations: operations(results, whole, |one| &one.operations)?,
         series: series(results, started)?,
         verified,
         rows,
@@ -135,28 +143,30 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
     })
 }
 
-/// One operation of all generators together.
+/// One operation of all generators together; of shares, over the `whole` time of all.
 fn every(
     results: &[LoadResult],
+    whole: Option<Seconds>,
     part: impl Fn(&LoadResult) -> &OperationResult,
 ) -> Result<OperationResult, Mistake> {
-    operation(&results.iter().map(|one| (part(one), one.seconds)).collect::<Vec<_>>())
+    let parts = results.iter().map(|one| (part(one), whole.unwrap_or(one.seconds)));
+    operation(&parts.collect::<Vec<_>>())
 }
 
 /// The classes, which all results have; of shares each has the connections of all.
-fn classes(results: &[LoadResult], are_shares: bool) -> Result<Vec<ClassResult>, Mistake> {
+fn classes(results: &[LoadResult], whole: Option<Seconds>) -> Result<Vec<ClassResult>, Mistake> {
     let of = |(place, class): (usize, &ClassResult)| {
         let all = results.iter().map(|one| &one.classes[place]);
         Ok(ClassResult {
             name: class.name.clone(),
-            connections: if are_shares {
+            connections: if whole.is_some() {
                 class.connections
             } else {
                 all.clone().map(|one| one.connections).sum()
             },
             answered: all.map(|one| one.answered).sum(),
-            overall: every(results, |one| &one.classes[place].overall)?,
-            operations: operations(results, |one| &one.classes[place].operations)?,
+            overall: every(results, whole, |one| &one.classes[place].overall)?,
+            operations: operations(results, whole, |one| &one.classes[place].operations)?,
         })
     };
     results[0].classes.iter().enumerate().map(of).collect()
@@ -312,18 +322,19 @@ fn generator(results: &[LoadResult], sent: u64) -> Generator {
 
 fn operations(
     results: &[LoadResult],
+    whole: Option<Seconds>,
     of: impl Fn(&LoadResult) -> &BTreeMap<String, OperationResult>,
 ) -> Result<BTreeMap<String, OperationResult>, Mistake> {
     let mut parts: BTreeMap<&str, Vec<(&OperationResult, f64)>> = BTreeMap::new();
     for one in results {
         for (name, operation) in of(one) {
-            parts.entry(name).or_default().push((operation, one.seconds));
+            parts.entry(name).or_default().push((operation, whole.unwrap_or(one.seconds)));
         }
     }
     parts.into_iter().map(|(name, parts)| Ok((name.to_owned(), operation(&parts)?))).collect()
 }
 
-/// One operation of several generators, each with the length of its measured part.
+/// One operation of several generators, each with the length of time of its rate.
 fn operation(parts: &[(&OperationResult, f64)]) -> Result<OperationResult, Mistake> {
     let sum = |of: &dyn Fn(&OperationResult) -> u64| parts.iter().map(|(one, _)| of(one)).sum::<u64>();
     let add_up = |of: &dyn Fn(&Distributions) -> &Packed| -> Result<MeasuredDistribution, Mistake> {
@@ -583,6 +594,35 @@ mod tests {
         assert!(refused(&parts).contains("not shares of the same load"));
         parts[2].config.share = None;
         assert!(refused(&parts).contains("not shares of the same load"));
+    }
+
+    /// As one generator counts them, whose threads end apart.
+    #[test]
+    fn the_rate_of_shares_is_over_the_longest_and_lengths_that_differ_are_told() {
+        let clock = Clock::start();
+        let part = |share, seconds, operation| {
+            let load = Load { share, ..load(5, 1) };
+            let one = reported(&load, clock, &[&[(0, operation, 2_000_000_000, 0, 5, false)]]);
+            LoadResult { seconds, ..one }
+        };
+        let share = |number| Some(LoadShare { number, of: 2, start_at: None });
+        let parts = |longest| [part(share(1), 1.0, Operation::Get), part(share(2), longest, Operation::Set)];
+        let merged = merge(&parts(4.0)).unwrap();
+        let rates = [&merged.overall, &merged.operations["get"], &merged.classes[0].overall];
+        assert_eq!(rates.map(|one| one.throughput.0), [0.5, 0.25, 0.5]);
+        assert_eq!(merged.seconds, 4.0);
+        let apart = LoadWarning::EndedApart { shortest: 1.0, longest: 4.0 };
+        assert!(merged.warnings.contains(&apart), "{:?}", merged.warnings);
+        assert!(apart.to_string().contains("measured for 1.00 s to 4.00 s"), "{apart}");
+        let differs = |merged: &LoadResult| {
+            merged.warnings.iter().any(|one| matches!(one, LoadWarning::EndedApart { .. }))
+        };
+        assert!(!differs(&merge(&parts(1.01)).unwrap()));
+        // Generators that send loads of their own have rates of their own.
+        let each = [1.0, 4.0].map(|seconds| part(None, seconds, Operation::Get));
+        let both = merge(&each).unwrap();
+        assert_eq!(both.overall.throughput.0, 2.0 * each[0].overall.throughput.0);
+        assert!(differs(&both) && differs(&merge(&[both.clone(), each[0].clone()]).unwrap()));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct LoadResult {
     pub config: Load,
     /// When the run began, in seconds since 1970 (UTC).
     pub started_unix: Seconds,
-    /// How long the measured part was, in seconds.
+    /// How long the measured part was, in seconds; that of several generators is the longest.
     pub seconds: Seconds,
     /// Whether the run was stopped before its end.
     pub interrupted: bool,
@@ -196,7 +196,8 @@ pub struct WholeRun {
 pub struct OperationResult {
     /// Requests that were answered or given up.
     pub count: u64,
-    /// Those that ended without an error, per second.
+    /// Those that ended without an error, per second of the measured part. Of several generators
+    /// that are no shares of one load and were measured for different times, the sum of their own.
     pub throughput: PerSecond,
     /// Errors, by kind: `error`, `client_error`, `server_error`, and the reasons for which requests
     /// are lost.
@@ -427,6 +428,21 @@ pub enum LoadWarning {
         /// How long the last began after the first, in seconds.
         seconds: Seconds,
     },
+    /// The measured parts of generators whose results were merged were not of one length.
+    EndedApart {
+        /// The shortest, in seconds.
+        shortest: Seconds,
+        /// The longest, in seconds.
+        longest: Seconds,
+    },
+}
+
+/// What generators were that did not run during the same time.
+const TOGETHER: &str = "together they were a load only while all of them ran";
+
+/// A class of clients in a sentence; one without a name needs none.
+fn of_class(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!(" of the class {name}") }
 }
 
 impl fmt::Display for LoadWarning {
@@ -434,8 +450,6 @@ impl fmt::Display for LoadWarning {
         let percent = |count: u64, of: u64| 100.0 * count as f64 / of.max(1) as f64;
         let some =
             |count: u64, of: u64| format!("{} of {}", text::count(count as f64), text::count(of as f64));
-        let of_class =
-            |name: &str| if name.is_empty() { String::new() } else { format!(" of the class {name}") };
         match *self {
             Self::GeneratorBusy { share } => write!(
                 f,
@@ -500,11 +514,13 @@ impl fmt::Display for LoadWarning {
                 "GETs took {most} of the {asked} keys of --multi-get at most: the ratio or mix has no more at once; \
                  --ratio 0:{asked} or --mix mget=1 has"
             ),
-            Self::StartedApart { seconds } => write!(
-                f,
-                "the generators began {} apart: together they were a load only while all of them ran",
-                text::duration(seconds)
-            ),
+            Self::StartedApart { seconds } => {
+                write!(f, "the generators began {} apart: {TOGETHER}", text::duration(seconds))
+            }
+            Self::EndedApart { shortest, longest } => {
+                let [shortest, longest] = [shortest, longest].map(text::duration);
+                write!(f, "the generators were measured for {shortest} to {longest}: {TOGETHER}")
+            }
             Self::GaveUp => f.write_str(
                 "connections did not stand any more, and what they had still to send was given up",
             ),

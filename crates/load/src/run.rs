@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use krarup_net::Clock;
 use krarup_net::mio::{Events, Poll, Token, Waker};
-use krarup_net::signal::Signals;
+use krarup_net::signal::SignalStream;
 use krarup_record::file::rows::{RowPlan, RowWriter};
 use krarup_record::file::{FileError, RunMetadata};
 use krarup_settings::Mistake;
@@ -169,7 +169,7 @@ pub struct Conductor {
     poll: Poll,
     events: Events,
     waker: Arc<Waker>,
-    signals: Option<Signals>,
+    signals: Option<SignalStream>,
     rows: Option<RowPlan>,
     rows_problem: Option<FileError>,
     begin: Option<Beginning>,
@@ -193,18 +193,17 @@ const COARSE: Duration = Duration::from_millis(3);
 
 const WAKE: Token = Token(0);
 const STOP: Token = Token(1);
-const HANG_UP: Token = Token(2);
 
 impl Conductor {
-    /// Ready to run. With `signals`, SIGINT, SIGTERM and SIGHUP from now on end a run early and
-    /// cleanly; otherwise they do what they always do.
+    /// Ready to run. With `signals`, those that end a work from now on end a run early and cleanly;
+    /// otherwise they do what they always do.
     ///
     /// # Errors
     /// From the system.
     pub fn new(signals: bool) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
-        let signals = signals.then(|| Signals::register(poll.registry(), STOP, HANG_UP)).transpose()?;
+        let signals = signals.then(|| SignalStream::ending(poll.registry(), STOP)).transpose()?;
         let events = Events::with_capacity(16);
         Ok(Self { poll, events, waker, signals, rows: None, rows_problem: None, begin: None })
     }
@@ -416,7 +415,7 @@ impl Conductor {
 
     /// Whether the run is to end: interrupted, terminated, or the terminal is gone.
     fn stop_asked(&mut self) -> bool {
-        self.signals.as_mut().is_some_and(|signals| signals.stops() + signals.reloads() > 0)
+        self.signals.as_mut().is_some_and(|signals| signals.count() > 0)
     }
 }
 

@@ -112,8 +112,8 @@ settings! {
             example = "\"get=9,set=1\"", excludes = &["ratio"], flag = Some(Flag::of_key("WEIGHTS"));
         /// Keys in one multi-get; 1 makes single gets.
         multi_get: u32 = 1, MULTI_GET, of_class = true, flag = Some(Flag::of_key("KEYS"));
-        /// Size of values: 32, 4KiB, a range 100-200, a list with weights 32:9,4096:1, exp:MEAN, or
-        /// etc (Facebook's).
+        /// Size of values: 32, 4KiB, a range 100-200, a list with weights 32:9,4096:1, exp:MEAN (up
+        /// to 200000), or etc (Facebook's).
         data_size: Verbatim<SizeLaw> = VALUE_SIZE.value("32"), VALUE_SIZE, of_class = true,
             flag = Some(Flag::of_key("SIZE").short('d'));
         /// How many keys there are.

@@ -114,7 +114,8 @@ impl Part<'_> {
         if workload.names == 0 {
             workload.names = class.connections;
         }
-        let plan = PreparedWorkload::replaying(workload, seed, streams, trace.cloned());
+        let least = self.load.least_value();
+        let plan = PreparedWorkload::replaying(workload, seed, streams, trace.cloned(), least);
         for turn in 0..busy {
             let task = &mut tasks[((self.first + turn) % threads) as usize];
             let source = match self.due(trace, seed) {
@@ -166,10 +167,10 @@ impl Part<'_> {
 
     /// Gives a client its connection, or one to every server, the first of which has its slots.
     fn add_connection(&self, task: &mut Task, client: u64, seed: u64, owner: Option<u32>) {
-        let think = match self.class.arrivals {
+        let think = owner.map(|_| match self.class.arrivals {
             Arrivals::Closed(think) => think,
             _ => Think::None,
-        };
+        });
         let targets = task.targets.len() as u64;
         let connections = if self.load.spread == ServerChoice::Every { targets } else { 1 };
         let begun = task.connections.len() as u32;

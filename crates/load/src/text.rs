@@ -200,12 +200,20 @@ pub fn expiry(text: &str) -> Result<(i32, i32), Mistake> {
 }
 
 /// `1000`, or legs one after the other: `1000x10s` holds a rate, `1000-5000x30s` is a ramp; parted
-/// by commas.
+/// by commas. The last alone may have no length: it goes on.
 ///
 /// # Errors
 /// Names the part that is wrong.
 pub fn rate(text: &str) -> Result<Vec<Leg>, Mistake> {
-    text.split(',').map(leg).collect()
+    let legs = text.split(',').map(leg).collect::<Result<Vec<_>, _>>()?;
+    let before_last = text.rsplit_once(',').map_or("", |(before, _)| before);
+    let endless = before_last.split(',').find(|part| !part.is_empty() && !part.contains('x'));
+    if let Some(part) = endless {
+        let what = format!("`{part}` in the rate `{text}` does not say for how long");
+        let hint = format!("only the last part goes on: write {part}x10s; a number has no comma in it");
+        return Err(Mistake::new(what, hint));
+    }
+    Ok(legs)
 }
 
 fn leg(text: &str) -> Result<Leg, Mistake> {
@@ -271,6 +279,7 @@ mod tests {
         let legs = rate("1000x10s,1000-5000x1m").unwrap();
         assert_eq!(legs[1], Leg { from: PerSecond(1_000.0), to: PerSecond(5_000.0), seconds: 60.0 });
         assert_eq!(rate("2500").unwrap()[0].to, PerSecond(2_500.0));
+        assert_eq!(rate("1000x10s,5000").unwrap()[1].to, PerSecond(5_000.0));
     }
 
     #[test]
@@ -284,6 +293,10 @@ mod tests {
         assert!(mix("get=1,get=2").unwrap_err().what.contains("two weights"));
         assert!(rate("1-2").unwrap_err().what.contains("`1-2`"));
         assert!(rate("fast").is_err());
+        for (text, endless) in [("20,500", "`20`"), ("1,000,000", "`1`"), ("1000,5000x10s", "`1000`")] {
+            assert!(rate(text).unwrap_err().what.starts_with(endless), "{text}");
+        }
+        assert!(size_law("exp:1MiB").unwrap_err().what.contains("cut at 1000000"));
         assert!(process("poison").unwrap_err().what.contains("`poison`"));
         assert!(expiry("9-1").is_err());
     }

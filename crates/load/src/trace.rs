@@ -2,11 +2,12 @@
 //! how large its value was.
 //!
 //! Three kinds of file are read. `rows.parquet`, as `krarup proxy --rows`, `krarup load --rows` and
-//! simulations write it, or a folder of such files, knows when requests came, what they asked, how
-//! many keys they named and how many bytes they had. Where the first key's digest was kept
-//! (`--rows-keys`), a key that is named by it stands for each key, so that each is asked for as
-//! often as it was; further keys of a request are those of the requests that follow. Otherwise keys
-//! are drawn by the workload's laws. A CSV file has a line for each request and knows them all:
+//! simulations of one station write it, or a folder of such files, knows when requests came, what
+//! they asked, how many keys they named and how many bytes they had. Where the first key's digest
+//! was kept (`--rows-keys`), a key that is named by it stands for each key, so that each is asked
+//! for as often as it was; further keys of a request are those of the requests that follow.
+//! Otherwise keys are drawn by the workload's laws. A CSV file has a line for each request and
+//! knows them all:
 //!
 //! ```text
 //! time,op,key,size,ttl
@@ -31,6 +32,7 @@ use krarup_record::file::FileError;
 use krarup_record::file::rows::RowRun;
 use krarup_record::{KeyDigest, Operation, Visit};
 use krarup_settings::Mistake;
+use krarup_units::text::count;
 use krarup_units::{Nanos, Stamp};
 use serde::{Deserialize, Serialize};
 
@@ -149,7 +151,13 @@ impl Trace {
             if several { what.of(&error.path.display().to_string()) } else { what }
         };
         let run = RowRun::open(files).map_err(unread)?;
-        let mut rows = RowTrace::default();
+        if run.has_both_sides() {
+            return Err(Mistake::new(
+                "it has rows of load generators and rows of what they asked: a request may be in both",
+                "give the file, or the folder, of one side",
+            ));
+        }
+        let mut rows = RowTrace { of_clients: run.of_clients(), ..RowTrace::default() };
         run.for_each(|visit, _| rows.see(visit)).map_err(unread)?;
         rows.end()
     }
@@ -342,11 +350,23 @@ struct RowTrace {
     /// The place of each digest in the list of all keys.
     known: HashMap<KeyDigest, u32>,
     too_many: bool,
+    /// Whether the station of a row is the class of its client: each request has one row then.
+    of_clients: bool,
+    /// The station of the first row, and whether another one has rows too.
+    station: Option<u16>,
+    several_stations: bool,
+    /// By operation: how many rows asked for no key of a cache.
+    passed: [u64; Operation::COUNT],
 }
 
 impl RowTrace {
     fn see(&mut self, visit: &Visit) {
-        let Some(command) = command(visit.operation) else { return };
+        let Some(command) = command(visit.operation) else {
+            self.passed[visit.operation.index()] += 1;
+            return;
+        };
+        let station = *self.station.get_or_insert(visit.station);
+        self.several_stations |= !self.of_clients && visit.station != station;
         self.too_many |= self.trace.rows.len() == MOST_ROWS;
         if self.too_many {
             return;
@@ -366,9 +386,29 @@ impl RowTrace {
         })
     }
 
+    /// Why there is no trace: what its rows ask instead.
+    fn of_no_key(&self) -> Mistake {
+        let asked = Operation::ALL.iter().zip(self.passed).filter(|(_, rows)| *rows > 0);
+        let asked: Vec<String> =
+            asked.map(|(operation, rows)| format!("{} {operation}", count(rows as f64))).collect();
+        Mistake::new(
+            format!("no request in it asks a cache for a key: there are {}", asked.join(", ")),
+            "classes of a simulation are requests to a cache where they are called so: get, set",
+        )
+    }
+
     /// Rows know their first keys. Further ones are first keys of the rows that follow: each of
     /// them is as frequent as it was, and they are those that were asked for about then.
     fn end(self) -> Result<Trace, Mistake> {
+        if self.several_stations {
+            return Err(Mistake::new(
+                "its rows are of several stations, and a request has one at each that it visited",
+                "of a simulation, rows of a network with one station, and without a pool, are a trace",
+            ));
+        }
+        if self.trace.rows.is_empty() && self.passed.iter().any(|&rows| rows > 0) {
+            return Err(self.of_no_key());
+        }
         let mut trace = self.trace.in_order(self.too_many)?;
         let first: Vec<Option<u32>> = trace.rows.iter().map(TraceRow::names_from).collect();
         for number in 0..first.len() {
@@ -479,6 +519,8 @@ fn value_of(bytes: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use krarup_record::Visit;
+    use krarup_record::file::RunMetadata;
+    use krarup_record::file::rows::{RowFileWriter, RowSettings};
     use proptest::prelude::*;
 
     use super::*;
@@ -559,6 +601,53 @@ mod tests {
             ttl: 0,
         };
         assert_eq!(trace.rows, [first, second]);
+    }
+
+    /// A request of a simulation has a row at each station; one of a client has one, whose station
+    /// is its class.
+    #[test]
+    fn a_request_is_no_trace_of_as_many_as_it_has_rows() {
+        let read = |of_clients| {
+            let mut rows = RowTrace { of_clients, ..RowTrace::default() };
+            for station in [1, 2, 1] {
+                rows.see(&Visit { station, ..Visit::at(Stamp(u64::from(station)), Operation::Get) });
+            }
+            rows.end().map(|trace| trace.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(true), Ok(3));
+        let refused = read(false).unwrap_err();
+        assert!(refused.contains("several stations"), "{refused}");
+    }
+
+    #[test]
+    fn files_of_both_sides_of_a_request_are_no_trace() {
+        let folder = std::env::temp_dir().join(format!("krarup-load-sides-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let write = |of_clients: bool| {
+            let run = RunMetadata { epoch_unix: Nanos(0) };
+            let settings = RowSettings { of_clients, ..RowSettings::from(run) };
+            let file = File::create(folder.join(format!("rows-{of_clients}.parquet"))).unwrap();
+            let mut rows = RowFileWriter::new(file, settings).unwrap();
+            rows.push(&Visit::at(Stamp(1), Operation::Get), &[]).unwrap();
+            rows.finish().unwrap();
+        };
+        write(true);
+        assert_eq!(Trace::read(&folder).unwrap().len(), 1);
+        write(false);
+        let refused = Trace::read(&folder).unwrap_err().to_string();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(refused.contains("load generators") && refused.contains("what they asked"), "{refused}");
+    }
+
+    #[test]
+    fn rows_of_queues_are_told_as_what_they_are() {
+        let mut rows = RowTrace::default();
+        for operation in [Operation::Put, Operation::Reserve, Operation::Put] {
+            rows.see(&Visit::at(Stamp(1), operation));
+        }
+        let refused = rows.end().unwrap_err().to_string();
+        assert!(refused.contains("asks a cache for a key: there are 2 put, 1 reserve"), "{refused}");
     }
 
     /// Digests name keys; a multi-get takes its further keys from what follows it.

@@ -7,8 +7,8 @@
 //! The checksum is over the key's text, the version and the size. The noise is a fixed block of
 //! printable bytes, gone through in a circle; so writing a value and verifying one cost no more
 //! than copying and comparing it. A value below 32 bytes has room for noise only, begun at a place
-//! that the key says. Nothing depends on the run's seed: what one run stored, every other can
-//! verify.
+//! that the key says, so that its front alone looks whole. Nothing depends on the run's seed: what
+//! one run stored, every other can verify.
 
 use std::fmt;
 
@@ -37,6 +37,8 @@ pub enum Mismatch {
     Checksum,
     /// The byte at this place is not the one that was stored.
     Byte(usize),
+    /// There is nothing, where no value is stored without a byte.
+    Empty,
 }
 
 impl fmt::Display for Mismatch {
@@ -44,6 +46,7 @@ impl fmt::Display for Mismatch {
         match self {
             Self::Checksum => f.write_str("the checksum is not that of this key and size"),
             Self::Byte(place) => write!(f, "byte {place} is not what was stored"),
+            Self::Empty => f.write_str("it is empty, and no value is stored without a byte"),
         }
     }
 }

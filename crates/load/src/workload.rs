@@ -18,7 +18,7 @@ use crate::queue;
 use crate::random::{self, Random, below};
 use crate::sizes::SizeLaw;
 use crate::trace::{Trace, TraceRow};
-use crate::values::ValueGenerator;
+use crate::values::{Mismatch, ValueGenerator};
 
 /// In what proportion commands are sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -259,8 +259,8 @@ pub struct WrittenRequest {
 pub enum Then {
     /// Nothing.
     Nothing,
-    /// Sends a `cas` with the unique that came.
-    Cas,
+    /// Sends a `cas` with the unique that came, and with the value of a trace's row.
+    Cas(Option<TraceRow>),
     /// Stores what was missing.
     Refill,
     /// Says what becomes of the message that came.
@@ -278,6 +278,8 @@ pub struct PreparedWorkload {
     cumulative: Vec<(Command, f64)>,
     /// What is sent instead of a mix.
     trace: Option<Arc<Trace>>,
+    /// The fewest bytes of a value that is stored.
+    least: u64,
     seed: u64,
     streams: u64,
 }
@@ -285,12 +287,19 @@ pub struct PreparedWorkload {
 impl PreparedWorkload {
     /// Makes a checked workload ready for so many streams.
     pub fn new(workload: Workload, seed: u64, streams: u64) -> Arc<Self> {
-        Self::replaying(workload, seed, streams, None)
+        let least = workload.value_size.least();
+        Self::replaying(workload, seed, streams, None, least)
     }
 
-    /// The same; with a trace, its requests are sent in its order, and the workload's laws say only
-    /// what it does not know.
-    pub fn replaying(workload: Workload, seed: u64, streams: u64, trace: Option<Arc<Trace>>) -> Arc<Self> {
+    /// The same beside other classes, all of whose values have `least` bytes or more. With a trace,
+    /// its requests are sent in its order, and the workload's laws say only what it does not know.
+    pub fn replaying(
+        workload: Workload,
+        seed: u64,
+        streams: u64,
+        trace: Option<Arc<Trace>>,
+        least: u64,
+    ) -> Arc<Self> {
         let cumulative = match &workload.mix {
             Mix::Ratio { .. } => Vec::new(),
             Mix::Weights(weights) => {
@@ -305,7 +314,20 @@ impl PreparedWorkload {
                     .collect()
             }
         };
-        Arc::new(Self { workload, values: ValueGenerator::new(), cumulative, trace, seed, streams })
+        Arc::new(Self { workload, values: ValueGenerator::new(), cumulative, trace, least, seed, streams })
+    }
+
+    /// Whether `data` is what was stored under `key`, in any version. Another run may have stored
+    /// it with another size: so only that there is something is known of its length.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    #[inline]
+    pub fn check(&self, key: &[u8], data: &[u8]) -> Result<(), Mismatch> {
+        if data.is_empty() && self.least > 0 {
+            return Err(Mismatch::Empty);
+        }
+        self.values.check(key, data)
     }
 
     /// Appends a key's text.
@@ -409,7 +431,7 @@ impl RequestStream {
             }
         }
         let then = match command {
-            Command::Cas => Then::Cas,
+            Command::Cas => Then::Cas(row),
             Command::Get | Command::Mget | Command::MetaGet if self.plan.workload.on_miss == OnMiss::Set => {
                 Then::Refill
             }
@@ -484,15 +506,17 @@ impl RequestStream {
         self.store((Storage::Set, 0), Operation::Set, key, None, scratch, out)
     }
 
-    /// Writes a `cas` of `key` with the unique that a `gets` brought.
+    /// Writes a `cas` of `key` with the unique that a `gets` brought, and the size and time to live
+    /// of a trace's row.
     pub fn cas(
         &mut self,
         key: GeneratedKey,
         unique: u64,
+        row: Option<&TraceRow>,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
     ) -> WrittenRequest {
-        self.store((Storage::Cas, unique), Operation::Cas, key, None, scratch, out)
+        self.store((Storage::Cas, unique), Operation::Cas, key, row, scratch, out)
     }
 
     fn store(
@@ -745,7 +769,7 @@ mod tests {
         let workload =
             Workload { get_law: KeyLaw::Sequential, set_law: KeyLaw::Sequential, ..Workload::default() };
         let sent = |streams: u64, stream: u64, requests: usize| {
-            let plan = PreparedWorkload::replaying(workload.clone(), 1, streams, Some(Arc::clone(&trace)));
+            let plan = PreparedWorkload::replaying(workload.clone(), 1, streams, Some(Arc::clone(&trace)), 0);
             let (mut scratch, mut out, mut keys) = (Scratch::default(), Vec::new(), Vec::new());
             let mut stream = plan.stream(stream);
             for _ in 0..requests {
@@ -768,7 +792,7 @@ mod tests {
         let trace = Arc::new(Trace::of_csv(text.as_bytes()).unwrap());
         let sent = |expiry| {
             let workload = Workload { expiry, ..Workload::default() };
-            let plan = PreparedWorkload::replaying(workload, 1, 1, Some(Arc::clone(&trace)));
+            let plan = PreparedWorkload::replaying(workload, 1, 1, Some(Arc::clone(&trace)), 0);
             let (mut scratch, mut out, mut keys) = (Scratch::default(), Vec::new(), Vec::new());
             let mut stream = plan.stream(0);
             for _ in 0..5 {

@@ -27,7 +27,7 @@ const SOLVER: &str = "the decomposition of held pools and forks";
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PathPart {
     /// A station. `scv` is the squared coefficient of variation of a visit's service time; 1 where
-    /// it does not matter, and where all services are exponential, whatever their means.
+    /// it does not matter, and where all services are exponential of one mean.
     Station { station: usize, demand: Seconds, scv: f64 },
     /// A pool and what happens while a slot is held.
     Pool { pool: usize, parts: Vec<PathPart> },
@@ -135,15 +135,18 @@ fn gather_level(network: &Network, paths: &[(&[Step], f64)]) -> Vec<PathPart> {
 
 fn gather<'a>(network: &Network, path: &'a [Step], weight: f64, into: &mut Gathered<'a>) {
     let visit = |into: &mut Gathered<'a>, station: usize, visits: f64, work: &Work| {
-        let demand = visits * network.stations[station].service(work);
+        let mean = network.stations[station].service(work);
+        let demand = visits * mean;
         let time = network.stations[station].service_time(work);
         let (squares, exponential) = (visits * time.square(), time.is_exponential());
         match into.stations.iter_mut().find(|other| other.station == station) {
             Some(there) => {
+                let so_far = there.demand / there.visits;
+                // One of two means is no exponential time, even where each of them is.
+                there.exponential &= exponential && (mean - so_far).abs() <= 1e-9 * mean.max(so_far);
                 there.visits += visits;
                 there.demand += demand;
                 there.squares += squares;
-                there.exponential &= exponential;
             }
             None => into.stations.push(Visited { station, visits, demand, squares, exponential }),
         }

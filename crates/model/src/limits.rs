@@ -60,11 +60,7 @@ pub struct PartLimit {
 pub fn of(network: &Network) -> Result<CapacityLimits, Error> {
     network.check()?;
     let [class] = &network.classes[..] else {
-        return Err(Error::Refused {
-            solver: "the bounds".into(),
-            feature: format!("several classes, the second of which is `{}`", network.classes[1].name),
-            hint: "leave one class in the file, or solve".into(),
-        });
+        return Err(several("the bounds", &network.classes[1].name));
     };
     let mut limits = Vec::new();
     let parts = layered::parts(network, class)?;
@@ -85,6 +81,15 @@ pub fn of(network: &Network) -> Result<CapacityLimits, Error> {
     let knee = (shortest + think) * capacity;
     let product_form = product_form(network);
     Ok(CapacityLimits { shortest, slowest, think, knee, bottleneck, capacity, parts: limits, product_form })
+}
+
+/// Why there is nothing for several classes.
+fn several(solver: &str, second: &str) -> Error {
+    Error::Refused {
+        solver: solver.into(),
+        feature: format!("several classes, the second of which is `{second}`"),
+        hint: "leave one class in the file, or solve".into(),
+    }
 }
 
 /// A station at which copies wait after their request has gone on.
@@ -299,7 +304,16 @@ const COMPARED: [(&str, Unit); 8] = [
 
 /// A solution of a closed class beside what was measured. Rows beyond its population are left
 /// empty.
-pub fn compare_solution(solution: &Solution, measured: &[PopulationMeasurement]) -> ResultTable {
+///
+/// # Errors
+/// [`Error::Refused`] for several classes: rows do not say of which they are.
+pub fn compare_solution(
+    solution: &Solution,
+    measured: &[PopulationMeasurement],
+) -> Result<ResultTable, Error> {
+    if let Some(second) = solution.last().classes.get(1) {
+        return Err(several("the comparison with rows", &second.name));
+    }
     let mut table = ResultTable::new(format!("{}: measured and model", solution.network), &COMPARED);
     for row in measured {
         let class = solution
@@ -318,7 +332,7 @@ pub fn compare_solution(solution: &Solution, measured: &[PopulationMeasurement])
             "no".into(),
         ]);
     }
-    table
+    Ok(table)
 }
 
 /// A calibrated model beside rows that were measured; those of a configuration that it was
@@ -476,13 +490,28 @@ mod tests {
         let solution = solve(&from_toml(EXAMPLE).unwrap(), SolutionMethod::Auto).unwrap();
         let x = solution.points[9].classes[0].throughput;
         let measured = [PopulationMeasurement { population: 10, throughput: x / 1.1, response: Some(1.0) }];
-        let table = compare_solution(&solution, &measured);
+        let table = compare_solution(&solution, &measured).unwrap();
         assert!((mean_error(&table).unwrap().0 - 0.1).abs() < 1e-9);
         let without = measured.map(|row| PopulationMeasurement { response: None, ..row });
-        let (of_x, of_r) = mean_error(&compare_solution(&solution, &without)).unwrap();
+        let (of_x, of_r) = mean_error(&compare_solution(&solution, &without).unwrap()).unwrap();
         assert!((of_x - 0.1).abs() < 1e-9 && of_r.is_none(), "{of_x} {of_r:?}");
         let mut seen = table;
         seen.rows[0][7] = "yes".into();
         assert_eq!(mean_error(&seen), None);
+    }
+
+    /// A row tells how many clients there were, and not of which class.
+    #[test]
+    fn rows_beside_several_classes_are_refused_by_name() {
+        let class = |name: &str| {
+            format!(
+                r#"{{ name = "{name}", population = 50, think = 1, path = [{{ at = "db", service = 0.01 }}] }}"#
+            )
+        };
+        let source = format!("station = [{{ name = \"db\" }}]\nclass = [{}, {}]", class("get"), class("set"));
+        let solution = solve(&from_toml(&source).unwrap(), SolutionMethod::Auto).unwrap();
+        let measured = [PopulationMeasurement { population: 50, throughput: 49.0, response: Some(0.02) }];
+        let error = compare_solution(&solution, &measured).unwrap_err();
+        assert!(matches!(&error, Error::Refused { feature, .. } if feature.contains("`set`")), "{error}");
     }
 }

@@ -126,11 +126,6 @@ pub(crate) fn exact_paced(
     Ok(Paced { answer, number })
 }
 
-/// Whether [`exact`] would refuse for its size.
-pub fn too_large(places: &[MulticlassStation], classes: &[Customers]) -> bool {
-    is_too_large(places, classes, &crowd(places, classes, &vec![None; places.len()]))
-}
-
 fn is_too_large(places: &[MulticlassStation], classes: &[Customers], crowd: &[Crowded<'_>]) -> bool {
     let sets = 2.0_f64.powi(crowd.len() as i32);
     let marginals: f64 = crowd.iter().map(|crowded| crowded.levels as f64).sum();

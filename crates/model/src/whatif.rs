@@ -12,7 +12,7 @@ use crate::network::{
 };
 use crate::simulate::result::SimulatedEstimate;
 use crate::simulate::{self, SimulationSettings};
-use crate::solve::{Solution, SolutionMethod, solve};
+use crate::solve::{BY_SCHWEITZER, Solution, SolutionMethod, solve};
 use crate::table::{ResultTable, TableCell};
 
 /// Of networks with more stations it is not told which matters most.
@@ -246,10 +246,19 @@ pub fn what_if(
     changes: &[Change],
     method: SolutionMethod,
 ) -> Result<(Solution, Solution, ResultTable), Error> {
-    let before = solve(network, method)?;
-    let after = solve(&apply(network, changes)?, method)?;
+    let [before, after] = solve_both(network, &apply(network, changes)?, method)?;
     let table = beside(&before, &after);
     Ok((before, after, table))
+}
+
+/// Two networks solved alike: between Schweitzer's and another method the difference would be that
+/// of the methods, and not that of the change.
+fn solve_both(one: &Network, other: &Network, method: SolutionMethod) -> Result<[Solution; 2], Error> {
+    let both = [solve(one, method)?, solve(other, method)?];
+    if both[0].method != both[1].method && both.iter().any(|solution| solution.method == BY_SCHWEITZER) {
+        return Ok([solve(one, SolutionMethod::Schweitzer)?, solve(other, SolutionMethod::Schweitzer)?]);
+    }
+    Ok(both)
 }
 
 /// Before and after: X and R of each class, U and Q of each station, wait and slots of each pool,
@@ -379,8 +388,8 @@ fn percentile_name(share: f64) -> String {
 }
 
 /// What matters most: for each station, by how many percent X (all classes) and R of the first
-/// class change when it is 1 % faster, from solving with half a percent more and less. The
-/// strongest first.
+/// class change when it is 1 % faster, from solving with half a percent more and less (as it is,
+/// where with less it could not keep up). The strongest first.
 ///
 /// In a product-form network of one closed class this is Q(N) − Q(N − 1) exactly
 /// ([`crate::single::Sweep::elasticity`]).
@@ -404,13 +413,18 @@ pub fn sensitivity(network: &Network, method: SolutionMethod) -> Result<ResultTa
         let at = |factor: f64| {
             let mut changed = network.clone();
             changed.stations[station].factor *= factor;
-            solve(&changed, method).map(|solution| {
-                let classes = &solution.last().classes;
-                (classes.iter().map(|c| c.throughput).sum::<f64>(), classes[0].response)
-            })
+            changed
         };
-        let (up, down) = (at(1.0 + step)?, at(1.0 - step)?);
-        let logarithm = ((1.0 + step) / (1.0 - step)).ln();
+        let (faster, least) = (at(1.0 + step), 1.0 - step);
+        let (solutions, least) = match solve_both(&faster, &at(least), method) {
+            Err(Error::Unstable { .. }) => (solve_both(&faster, network, method)?, 1.0),
+            found => (found?, least),
+        };
+        let [up, down] = solutions.map(|solution| {
+            let classes = &solution.last().classes;
+            (classes.iter().map(|c| c.throughput).sum::<f64>(), classes[0].response)
+        });
+        let logarithm = ((1.0 + step) / least).ln();
         rows.push((there.name.clone(), (up.0 / down.0).ln() / logarithm, (up.1 / down.1).ln() / logarithm));
     }
     rows.sort_by(|a, b| (b.1.abs() + b.2.abs()).total_cmp(&(a.1.abs() + a.2.abs())));
@@ -548,6 +562,23 @@ mod tests {
         network.stations.extend((0..MOST_CHANGED).map(further));
         let refused = sensitivity(&network, SolutionMethod::Auto);
         assert!(matches!(refused, Err(Error::TooLarge { .. })), "{refused:?}");
+    }
+
+    /// Half a percent slower it could not keep up. R = S/(1 − ρ), from 0.997 busy to 0.997/1.005.
+    #[test]
+    fn a_station_near_saturation_has_its_sensitivity() {
+        let network = from_toml(
+            r#"station = [{ name = "db" }]
+               class = [{ name = "c", rate = 997, path = [{ at = "db", service = 0.001 }] }]"#,
+        )
+        .unwrap();
+        let table = sensitivity(&network, SolutionMethod::Auto).unwrap();
+        let response = |speed: f64| 0.001 / speed / (1.0 - 0.997 / speed);
+        let expected = (response(1.005) / response(1.0)).ln() / 1.005_f64.ln();
+        let found = table.numbers("of response time")[0].unwrap();
+        assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
+        let full = apply(&network, &changes(&["c.rate=1001"])).unwrap();
+        assert!(matches!(sensitivity(&full, SolutionMethod::Auto), Err(Error::Unstable { .. })));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! SIGINT, SIGTERM and SIGHUP as readiness: a byte in a socket for each.
 
+use std::fs;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,7 +9,7 @@ use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
-use signal_hook::low_level::{pipe, raise};
+use signal_hook::low_level::{emulate_default_handler, pipe, raise};
 
 /// Whether SIGHUP came, where it is kept.
 static KEPT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
@@ -20,6 +21,12 @@ static KEPT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 /// From the system, when signals are refused.
 pub fn keep_reloads() -> io::Result<()> {
     flag::register(SIGHUP, Arc::clone(KEPT.get_or_init(Arc::default))).map(drop)
+}
+
+/// Ends the process as SIGTERM does where nothing hears it.
+pub fn end() {
+    // It does not return: the signal is known, and ends the process.
+    let _ = emulate_default_handler(SIGTERM);
 }
 
 /// The signals that end a service, delivered to one event loop.
@@ -58,7 +65,21 @@ impl Signals {
     }
 }
 
-/// One more signal, for services that mean something by it.
+/// The signals that end a work in order: SIGINT, SIGTERM and SIGHUP, but no SIGHUP that is ignored.
+/// nohup has no other means than that to let a work outlive its terminal.
+pub fn ends() -> &'static [i32] {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if ignores(&status, SIGHUP) { &[SIGINT, SIGTERM] } else { &[SIGINT, SIGTERM, SIGHUP] }
+}
+
+/// Whether a process ignores a signal, by what the kernel says of it.
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| (mask >> (signal - 1)) & 1 == 1)
+}
+
+/// Signals of one meaning, delivered to one event loop.
 #[derive(Debug)]
 pub struct SignalStream(UnixStream);
 
@@ -71,7 +92,15 @@ impl SignalStream {
         readable(registry, token, &[SIGUSR1]).map(Self)
     }
 
-    /// How many times it came since the last call.
+    /// From now on those of [`ends`] no longer kill the process but make `token` readable.
+    ///
+    /// # Errors
+    /// From the system, when signals or sockets are refused.
+    pub fn ending(registry: &Registry, token: Token) -> io::Result<Self> {
+        readable(registry, token, ends()).map(Self)
+    }
+
+    /// How many came since the last call.
     pub fn count(&mut self) -> usize {
         drain(&mut self.0)
     }
@@ -116,10 +145,19 @@ mod tests {
         let mut events = Events::with_capacity(4);
         poll.poll(&mut events, None).unwrap();
         assert_eq!((signals.stops(), signals.reloads()), (0, 1), "what came before");
+        let mut ending = SignalStream::ending(poll.registry(), Token(3)).unwrap();
         raise(SIGTERM).unwrap();
         raise(SIGHUP).unwrap();
         poll.poll(&mut events, None).unwrap();
         assert_eq!((signals.stops(), signals.reloads()), (1, 1));
-        assert_eq!(signals.stops(), 0);
+        assert_eq!((signals.stops(), ending.count()), (0, 2));
+    }
+
+    #[test]
+    fn a_signal_that_is_ignored_is_told_from_one_that_is_not() {
+        // What the kernel says under nohup of a program that ignores SIGPIPE itself.
+        let status = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000004002\n";
+        assert!(ignores(status, SIGHUP));
+        assert!(!ignores(status, SIGINT) && !ignores(status, SIGTERM) && !ignores("", SIGHUP));
     }
 }

@@ -7,8 +7,9 @@
 
 use std::borrow::Cow;
 
-use krarup_record::recorder::TOGETHER;
+use krarup_record::recorder::{MOST_SERVERS, TOGETHER};
 use krarup_record::{HotKeySnapshot, LiveBooks, LiveSnapshot, LoopUse, Recorder, ServerVisit, Visit};
+use krarup_service::LANES;
 use krarup_units::{Nanos, Stamp};
 
 use crate::hot_keys::{HotKeyMode, KeySampling};
@@ -27,6 +28,8 @@ use rows::Rows;
 /// How long a window of requests is where no event loop says what it used.
 const WINDOW: Nanos = Nanos::from_secs(1);
 
+const _: () = assert!(MOST_SERVERS >= LANES, "each server that there can be has a place of its own");
+
 /// What several loops have at work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AtWork {
@@ -41,6 +44,7 @@ pub(crate) struct AtWork {
 /// What was counted before the last `stats reset`.
 #[derive(Clone, Debug)]
 struct BeforeReset {
+    /// Its sums alone.
     recorder: Recorder,
     events: Events,
     /// By the pool's number.
@@ -258,7 +262,8 @@ impl Books {
     /// `stats` begins anew; `pools` is what pools have counted until now.
     pub(crate) fn reset(&mut self, pools: Vec<PoolCounts>, now: Stamp) {
         self.settle();
-        let counted = BeforeReset { recorder: self.recorder.clone(), events: self.events, pools };
+        let recorder = self.recorder.summed(|_| true);
+        let counted = BeforeReset { recorder, events: self.events, pools };
         match &mut self.before_reset {
             Some(before) => before.absorb(&counted),
             None => self.before_reset = Some(Box::new(counted)),
@@ -273,11 +278,16 @@ impl Books {
 
     // ---- several loops --------------------------------------------------------------------------
 
-    /// A copy of them for the sum of all loops; `at_work` is what this one has at work.
-    pub(crate) fn copy(&mut self, at_work: AtWork) -> Self {
+    /// A copy of them for the sum of all loops, of the servers whose numbers are `wanted`;
+    /// `at_work` is what this one has at work.
+    pub(crate) fn copy(&mut self, at_work: AtWork, wanted: impl Fn(usize) -> bool) -> Self {
         self.settle();
+        let before_reset = self.before_reset.as_ref().map(|before| {
+            let recorder = before.recorder.summed(&wanted);
+            Box::new(BeforeReset { recorder, events: before.events, pools: before.pools.clone() })
+        });
         Self {
-            recorder: self.recorder.clone(),
+            recorder: self.recorder.summed(&wanted),
             finished: Vec::new(),
             slowest: self.slowest.clone(),
             sampling: self.sampling.copy(),
@@ -287,7 +297,7 @@ impl Books {
             events: self.events,
             started: self.started,
             counting_since: self.counting_since,
-            before_reset: self.before_reset.clone(),
+            before_reset,
             elsewhere: at_work,
         }
     }
@@ -361,9 +371,13 @@ impl Books {
         &self.elsewhere
     }
 
-    /// Everything recorded since the start.
-    pub(crate) fn recorder_since_start(&self) -> Cow<'_, Recorder> {
-        self.recorder().with_earlier(self.before_reset.as_ref().map(|before| &before.recorder))
+    /// What everything recorded since the start adds up to, at least of the servers whose numbers
+    /// are `wanted`.
+    pub(crate) fn recorder_since_start(&self, wanted: impl Fn(usize) -> bool) -> Cow<'_, Recorder> {
+        let Some(before) = &self.before_reset else { return Cow::Borrowed(self.recorder()) };
+        let mut all = before.recorder.summed(&wanted);
+        all.merge(&self.recorder().summed(wanted)).expect("all windows of a process have one width");
+        Cow::Owned(all)
     }
 
     /// Everything that happened since the start.

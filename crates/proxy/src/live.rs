@@ -84,8 +84,7 @@ pub fn system(core: &Core, config: &Config, processors: f64) -> LiveSystem {
         },
         processors_per_loop: LiveSystem::per_loop(processors, loops),
         most_clients: u32::try_from(config.max_connections).ok(),
-        moves: None,
-        allowances: Vec::new(),
+        ..LiveSystem::default()
     }
 }
 

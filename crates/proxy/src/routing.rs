@@ -223,6 +223,12 @@ impl Routing {
         pools
     }
 
+    /// How many there would be with these.
+    pub(crate) fn count_with(&self, specs: &[PoolSpec]) -> usize {
+        let is_new = |spec: &&PoolSpec| self.pools.iter().all(|pool| pool.spec().name != spec.name);
+        self.pools.len() + specs.iter().filter(is_new).count()
+    }
+
     fn number_of(&mut self, spec: &PoolSpec) -> PoolId {
         let known = self.pools.iter().position(|pool| pool.spec().name == spec.name);
         PoolId::new(known.unwrap_or_else(|| {

@@ -132,7 +132,7 @@ fn servers(core: &Core, out: &mut Vec<u8>) {
         let mut stat = |name: &str, value: &dyn ToString| {
             write::stat(out, &format!("{number}:{name}"), &value.to_string());
         };
-        let totals = core.recorder().servers().find(|&(other, _)| other == number).map(|(_, totals)| totals);
+        let totals = core.recorder().server(number);
         stat("name", &server.name());
         stat("up", &u8::from(server.is_up()));
         stat("version", &server.version().unwrap_or("unknown"));
@@ -274,7 +274,7 @@ pub struct ServerStatistics {
 /// What the servers did.
 pub fn of_servers(core: &Core) -> Vec<ServerStatistics> {
     let statistics = |(number, server): (usize, &crate::upstreams::Server)| {
-        let totals = core.recorder().servers().find(|&(other, _)| other == number).map(|(_, totals)| totals);
+        let totals = core.recorder().server(number);
         ServerStatistics {
             name: server.name().to_owned(),
             version: server.version().map(str::to_owned),

@@ -276,8 +276,12 @@ impl Servers {
 
     /// Whether a server is in a pool, or will be.
     pub(crate) fn is_wanted(&self, server: ServerId) -> bool {
-        let server = &self.servers[server.index()];
-        !server.retired || server.announced
+        self.wants(server.index())
+    }
+
+    /// The same by its number, which may be no server's.
+    pub(crate) fn wants(&self, number: usize) -> bool {
+        self.servers.get(number).is_some_and(|server| !server.retired || server.announced)
     }
 
     /// Whether a server is in no pool any more and owes no answer.

@@ -12,9 +12,9 @@ pub mod read;
 /// What Prometheus is told it reads.
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The upper bounds of the buckets that times are counted in, in nanoseconds; what is longer than
-/// the last is counted too.
-pub const BOUNDS: [u64; 18] = [
+/// The upper bounds of the buckets that messages' waits in a queue are counted in, in nanoseconds:
+/// up to a day. What is longer than the last is counted too.
+pub const WAITING_BOUNDS: [u64; 26] = [
     25_000,
     50_000,
     100_000,
@@ -33,13 +33,24 @@ pub const BOUNDS: [u64; 18] = [
     2_500_000_000,
     5_000_000_000,
     10_000_000_000,
+    30_000_000_000,
+    60_000_000_000,
+    300_000_000_000,
+    600_000_000_000,
+    1_800_000_000_000,
+    3_600_000_000_000,
+    14_400_000_000_000,
+    86_400_000_000_000,
 ];
+
+/// Those of all other times: the first of them.
+pub const BOUNDS: [u64; 18] = *WAITING_BOUNDS.first_chunk().expect("there are more");
 
 /// A distribution of times, in buckets.
 #[derive(Clone, Debug, Default)]
 pub struct TimeBuckets {
-    /// Times up to each of [`BOUNDS`], the shorter ones included, as exactly as the histogram tells
-    /// times apart (0.1 %); empty where only count and sum are told.
+    /// Times up to each of [`BOUNDS`], or of [`WAITING_BOUNDS`], the shorter ones included, as
+    /// exactly as the histogram tells times apart (0.1 %); empty where only count and sum are told.
     pub up_to: Vec<u64>,
     /// How many there are.
     pub count: u64,
@@ -99,7 +110,16 @@ pub struct Described {
 
 /// The bounds of [`BOUNDS`] in seconds, as a reference page lists them.
 pub fn bounds() -> String {
-    let bounds: Vec<_> = BOUNDS.iter().map(|bound| (*bound as f64 / 1e9).to_string()).collect();
+    in_seconds(&BOUNDS)
+}
+
+/// Those that [`WAITING_BOUNDS`] has beside them.
+pub fn further_waiting_bounds() -> String {
+    in_seconds(&WAITING_BOUNDS[BOUNDS.len()..])
+}
+
+fn in_seconds(bounds: &[u64]) -> String {
+    let bounds: Vec<_> = bounds.iter().map(|bound| (*bound as f64 / 1e9).to_string()).collect();
     bounds.join(", ")
 }
 
@@ -174,10 +194,10 @@ impl ExpositionText {
         }
     }
 
-    /// A histogram of times, in seconds, told apart from others by what stands in a label, if there
-    /// are others.
+    /// A histogram of times, in seconds, with as many bounds as they were counted up to; told apart
+    /// from others by what stands in a label, if there are others.
     pub fn histogram(&mut self, name: &str, label: Option<(&str, &str)>, times: &TimeBuckets) {
-        let bounds = BOUNDS.iter().map(|bound| *bound as f64 / 1e9);
+        let bounds = WAITING_BOUNDS.iter().map(|bound| *bound as f64 / 1e9);
         self.buckets(
             name,
             label,
@@ -303,5 +323,16 @@ mod tests {
         let times = TimeBuckets::of(&distribution, true);
         assert_eq!((times.up_to[0], times.up_to[1], times.up_to[17], times.count), (1, 2, 2, 3));
         assert!(TimeBuckets::of(&distribution, false).up_to.is_empty());
+    }
+
+    #[test]
+    fn a_histogram_has_the_bounds_that_its_times_were_counted_up_to() {
+        for (bounds, last) in [(&BOUNDS[..], "10"), (&WAITING_BOUNDS[..], "86400")] {
+            let mut text = ExpositionText::default();
+            let times = TimeBuckets { up_to: vec![0; bounds.len()], ..TimeBuckets::default() };
+            text.histogram("h", None, &times);
+            let end = format!("h_bucket{{le=\"{last}\"}} 0\nh_bucket{{le=\"+Inf\"}} 0\nh_sum 0\nh_count 0\n");
+            assert!(text.0.ends_with(&end), "{}", text.0);
+        }
     }
 }

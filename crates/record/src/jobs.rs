@@ -22,7 +22,7 @@
 
 use krarup_units::{Nanos, Stamp};
 
-use crate::exposition::{BOUNDS, TimeBuckets};
+use crate::exposition::{TimeBuckets, WAITING_BOUNDS};
 
 /// The width of a fine slot of arrivals.
 pub const FINE_SLOT: Nanos = Nanos::from_millis(100);
@@ -94,7 +94,7 @@ pub struct JobBooks {
     /// The sum of all waiting times, and how many ended in each bucket: up to a bound and above the
     /// one before; the last holds those above all.
     waiting: Nanos,
-    waiting_buckets: [u64; BOUNDS.len() + 1],
+    waiting_buckets: [u64; WAITING_BOUNDS.len() + 1],
     fine: Box<[u32; FINE_SLOTS]>,
     coarse: Box<[ArrivalSlot; COARSE_SLOTS]>,
     /// Times of services in nanoseconds, the lowest bit says whether it was done.
@@ -126,7 +126,7 @@ impl JobBooks {
             held: Nanos::ZERO,
             waits: 0,
             waiting: Nanos::ZERO,
-            waiting_buckets: [0; BOUNDS.len() + 1],
+            waiting_buckets: [0; WAITING_BOUNDS.len() + 1],
             fine: Box::new([0; FINE_SLOTS]),
             coarse: Box::new([ArrivalSlot::default(); COARSE_SLOTS]),
             kept_services: Box::new([0; KEPT_JOBS]),
@@ -142,7 +142,7 @@ impl JobBooks {
         (self.fine_place, self.coarse_place) = (0, 0);
         (self.arrived, self.redelivered, self.done, self.given_up) = (0, 0, 0, 0);
         (self.service, self.held, self.waits) = (Nanos::ZERO, Nanos::ZERO, 0);
-        (self.waiting, self.waiting_buckets) = (Nanos::ZERO, [0; BOUNDS.len() + 1]);
+        (self.waiting, self.waiting_buckets) = (Nanos::ZERO, [0; WAITING_BOUNDS.len() + 1]);
     }
 
     /// A message becomes ready. One that is stamped before another that came earlier counts as of
@@ -195,7 +195,7 @@ impl JobBooks {
             self.kept_waits[(self.waits % KEPT_JOBS as u64) as usize] = waited.as_seconds() as f32;
             self.waits += 1;
             self.waiting.0 = self.waiting.0.saturating_add(waited.0);
-            self.waiting_buckets[BOUNDS.partition_point(|&bound| bound < waited.0)] += 1;
+            self.waiting_buckets[WAITING_BOUNDS.partition_point(|&bound| bound < waited.0)] += 1;
         }
     }
 
@@ -248,7 +248,7 @@ impl JobBooks {
     /// The histogram of all waiting times.
     fn waiting_times(&self) -> TimeBuckets {
         let mut below = 0;
-        let up_to = self.waiting_buckets[..BOUNDS.len()].iter().map(|count| {
+        let up_to = self.waiting_buckets[..WAITING_BOUNDS.len()].iter().map(|count| {
             below += count;
             below
         });

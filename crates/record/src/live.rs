@@ -542,13 +542,18 @@ impl LiveSnapshot {
             (self.first_slot, self.arrivals) = (other.first_slot, other.arrivals.clone());
             return;
         }
-        let begin = self.first_slot.min(other.first_slot).0 / SLOT.0;
-        let end = |one: &Self| one.first_slot.0 / SLOT.0 + one.arrivals.len() as u64;
-        let mut sum = vec![0_u32; (end(self).max(end(other)) - begin) as usize];
+        let first = |one: &Self| one.first_slot.0 / SLOT.0;
+        let end = |one: &Self| first(one) + one.arrivals.len() as u64;
+        let last = end(self).max(end(other));
+        // Of a loop that has been quiet for long what it had is older than what the other knows.
+        let begin = first(self).min(first(other)).max(last.saturating_sub(KEPT_SLOTS as u64));
+        let mut sum = vec![0_u32; (last - begin) as usize];
         for one in [&*self, other] {
-            let offset = (one.first_slot.0 / SLOT.0 - begin) as usize;
-            for (slot, count) in sum[offset..].iter_mut().zip(&one.arrivals) {
-                *slot = slot.saturating_add(*count);
+            for (slot, count) in (first(one)..).zip(&one.arrivals) {
+                if let Some(place) = slot.checked_sub(begin) {
+                    let place = &mut sum[place as usize];
+                    *place = place.saturating_add(*count);
+                }
             }
         }
         (self.first_slot, self.arrivals) = (Stamp(begin * SLOT.0), sum);
@@ -707,6 +712,33 @@ mod tests {
                 assert!(visit.replied_at() >= stretch.from && visit.replied_at() < stretch.to);
             }
         }
+    }
+
+    /// What the loop with traffic keeps reaches ten minutes back, whichever loop comes first.
+    #[test]
+    fn a_loop_that_has_been_quiet_for_hours_makes_arrivals_reach_no_further_back() {
+        let (mut quiet, mut busy) = (LiveBooks::new(6_400), LiveBooks::new(6_400));
+        steady(&mut quiet, 10, 60);
+        for number in 0..600 {
+            finished_at(&mut busy, (7 * 3_600 + 5) * SECOND + number * SECOND / 10);
+        }
+        let now = Stamp((7 * 3_600 + 65) * SECOND);
+        let (quiet, busy) = (quiet.snapshot(now), busy.snapshot(now));
+        let mut sums = [(quiet.clone(), &busy), (busy.clone(), &quiet)].map(|(mut sum, other)| {
+            sum.merge(other);
+            sum
+        });
+        for sum in &sums {
+            let end = sum.first_slot.0 + sum.arrivals.len() as u64 * SLOT.0;
+            assert_eq!(end, busy.first_slot.0 + busy.arrivals.len() as u64 * SLOT.0);
+            assert_eq!(sum.arrivals.len(), KEPT_SLOTS);
+            let seen = &sum.arrivals[KEPT_SLOTS - busy.arrivals.len()..];
+            assert_eq!(seen, busy.arrivals);
+            assert_eq!(sum.arrivals.iter().sum::<u32>(), busy.arrivals.iter().sum::<u32>());
+        }
+        // A loop that is merged then has its traffic in what is left.
+        sums[0].merge(&busy);
+        assert_eq!(sums[0].arrivals.iter().sum::<u32>(), 2 * busy.arrivals.iter().sum::<u32>());
     }
 
     #[test]

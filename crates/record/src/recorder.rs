@@ -19,7 +19,7 @@ use crate::{Operation, Parts, ServerVisit, Visit};
 pub const TOGETHER: usize = 32;
 
 /// Servers beyond this number share the last place, so that a wrong number costs no memory.
-pub const MOST_SERVERS: usize = 1_024;
+pub const MOST_SERVERS: usize = 4_096;
 
 /// What is kept, and how finely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,15 +170,30 @@ impl Recorder {
         self.disordered = 0;
     }
 
-    /// This, and what was recorded before it began anew, if it did.
+    /// A copy for sums: of windows it has the newest alone and the others folded, and of servers
+    /// those whose numbers are `wanted`. A day of windows and every server since the start are too
+    /// much to be copied between two requests. It merges with others of its kind.
+    pub fn summed(&self, wanted: impl Fn(usize) -> bool) -> Self {
+        let servers = self.servers.iter().enumerate();
+        Self {
+            settings: RecorderSettings { keep_windows: 1, ..self.settings },
+            windows: self.windows.summed(),
+            histograms: self.histograms.clone(),
+            holds: self.holds.clone(),
+            servers: servers.map(|(number, one)| one.as_ref().filter(|_| wanted(number)).cloned()).collect(),
+            disordered: self.disordered,
+        }
+    }
+
+    /// This, and what was recorded before it began anew, if it did: then as [`Self::summed`].
     ///
     /// # Panics
     ///
-    /// If `earlier` keeps other windows.
+    /// If the windows of `earlier` have another width.
     pub fn with_earlier(&self, earlier: Option<&Self>) -> Cow<'_, Self> {
         let Some(earlier) = earlier else { return Cow::Borrowed(self) };
-        let mut all = earlier.clone();
-        all.merge(self).expect("they keep the same windows");
+        let mut all = earlier.summed(|_| true);
+        all.merge(&self.summed(|_| true)).expect("their windows have the same width");
         Cow::Owned(all)
     }
 
@@ -219,6 +234,11 @@ impl Recorder {
     /// [`MOST_SERVERS`] - 1, stands for all above it too.
     pub fn servers(&self) -> impl Iterator<Item = (usize, &ServerTotals)> {
         self.servers.iter().enumerate().filter_map(|(server, totals)| Some((server, totals.as_deref()?)))
+    }
+
+    /// The server of this number, if it was ever asked.
+    pub fn server(&self, number: usize) -> Option<&ServerTotals> {
+        self.servers.get(number)?.as_deref()
     }
 
     /// Visits whose stamps were not in the order of their definitions. More than none is a bug of
@@ -311,6 +331,21 @@ mod tests {
             let mut merged = recorder(left);
             merged.merge(&recorder(right)).unwrap();
             assert_same(&merged, &recorder(&visits));
+        }
+
+        #[test]
+        fn sums_merge_to_those_of_the_whole_and_have_one_window(
+            visits in prop::collection::vec(near_visit(), 0..12),
+            cut in 0_usize..12,
+        ) {
+            let (left, right) = visits.split_at(cut.min(visits.len()));
+            let (all, whole) = (|_: usize| true, recorder(&visits));
+            let mut merged = recorder(left).summed(all);
+            merged.merge(&recorder(right).summed(all)).unwrap();
+            assert_same(&merged, &whole.summed(all));
+            prop_assert_eq!(merged.overall(), whole.overall());
+            prop_assert!(merged.windows().len() <= 1);
+            prop_assert!(whole.summed(|number| number == 1).servers().all(|(number, _)| number == 1));
         }
 
         #[test]

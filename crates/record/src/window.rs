@@ -251,6 +251,19 @@ impl Windows {
         closed.chain(current.filter(|(_, _, tally)| *tally != VisitTally::EMPTY))
     }
 
+    /// What they add up to, in the memory of one: all but the newest are folded.
+    pub(crate) fn summed(&self) -> Self {
+        Self {
+            width: self.width,
+            keep: 1,
+            span: self.span.map(|span| Span { first_kept: span.newest, ..span }),
+            closed: VecDeque::new(),
+            current: self.current.clone(),
+            older: self.before.clone(),
+            before: self.before.clone(),
+        }
+    }
+
     /// From when on, and for how long, there are windows, the folded ones included.
     pub fn span(&self) -> (Stamp, Nanos) {
         let Some(span) = self.span else { return (Stamp(0), Nanos::ZERO) };

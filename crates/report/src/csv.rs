@@ -1,6 +1,6 @@
 //! Tables as CSV (RFC 4180), in base units and all digits, for programs to read.
 
-use crate::document::{Table, TableValue};
+use crate::document::{Column, Table, TableValue};
 
 /// The table: one heading row, then one line for each row.
 ///
@@ -15,10 +15,7 @@ pub fn table(table: &Table) -> String {
     let mut out = String::new();
     let mut headings = Vec::new();
     for (column, measured) in table.columns.iter().zip(&measured) {
-        let mut name = key(&column.heading);
-        if !name.ends_with(column.unit.suffix()) {
-            name += column.unit.suffix();
-        }
+        let name = heading(column);
         if *measured {
             headings.extend([
                 name.clone(),
@@ -51,6 +48,15 @@ pub fn table(table: &Table) -> String {
         line(&mut out, &fields);
     }
     out
+}
+
+/// What the column is called.
+pub(crate) fn heading(column: &Column) -> String {
+    let mut name = key(&column.heading);
+    if !name.ends_with(column.unit.suffix()) {
+        name += column.unit.suffix();
+    }
+    name
 }
 
 /// The shortest text that reads back as the same number; nothing for what is no number.
@@ -89,7 +95,7 @@ fn line(out: &mut String, fields: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Column, EstimateCell};
+    use crate::document::EstimateCell;
     use krarup_units::Unit;
 
     #[test]

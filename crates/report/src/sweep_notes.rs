@@ -37,6 +37,7 @@ fn topic(warning: &Warning) -> Topic {
         | Warning::Sampled { .. }
         | Warning::RowsLost { .. }
         | Warning::Unread { .. }
+        | Warning::RunsMissing { .. }
         | Warning::Disordered { .. }
         | Warning::OneRepetition
         | Warning::NotPooled { .. }

@@ -8,6 +8,7 @@ use krarup_record::{quantities, stamps};
 use krarup_units::Unit;
 
 use crate::against::level;
+use crate::csv;
 use crate::document::{Column, Table, TableValue};
 use crate::estimates::measured;
 
@@ -37,6 +38,22 @@ fn columns(results: &Results, repetitions: &str) -> Vec<Column> {
         Column::named("server time mean", stamps::SERVER_TIME),
         Column::named("own time mean", stamps::OWN_TIME),
     ]);
+    columns
+}
+
+/// The same columns; a factor, which so many of them are, that is called as another column has
+/// `factor_` before its name.
+fn distinct(mut columns: Vec<Column>, factors: usize) -> Vec<Column> {
+    for place in 0..factors {
+        let is_taken = |columns: &[Column]| {
+            let own = csv::heading(&columns[place]);
+            let mut others = columns.iter().enumerate().filter(|(other, _)| *other != place);
+            others.any(|(_, other)| csv::heading(other) == own)
+        };
+        while is_taken(&columns) {
+            columns[place].heading.insert_str(0, "factor_");
+        }
+    }
     columns
 }
 
@@ -103,7 +120,7 @@ pub(crate) fn cells(results: &Results) -> Table {
         title: "One row for each cell, one column for each factor".into(),
         caption: "Base units are in the names; an estimate is followed by the ends of its interval and n."
             .into(),
-        columns,
+        columns: distinct(columns, factors(results).len()),
         rows: results.cells.iter().map(row).collect(),
     }
 }
@@ -143,7 +160,27 @@ pub(crate) fn trials(results: &Results) -> Table {
         name: "trials".into(),
         title: "One row for each repetition".into(),
         caption: "The figures of each run alone, without intervals; repetitions count from 1.".into(),
-        columns,
+        columns: distinct(columns, factors(results).len()),
         rows: rows.map(|(cell, one)| row(cell, one)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_factor_takes_the_name_of_another_column() {
+        let factors = ["errors", "Workers", "workers", "factor_errors", "mix"];
+        let fixed = [Column::of(quantities::POPULATION), Column::new("errors", Unit::Count)];
+        let columns = factors.map(|name| Column::new(name, Unit::Text)).into_iter().chain(fixed).collect();
+        let columns = distinct(columns, factors.len());
+        let names: BTreeSet<String> = columns.iter().map(csv::heading).collect();
+        assert_eq!(names.len(), columns.len(), "{names:?}");
+        for name in ["factor_workers", "workers", "mix", "errors", "population"] {
+            assert!(names.contains(name), "{name}: {names:?}");
+        }
     }
 }

@@ -207,6 +207,8 @@ struct AdminState {
     served: Option<Arc<Answer>>,
     /// Why nothing is.
     waits_for: String,
+    /// Whether clients should be sent here all the same.
+    takes_clients: bool,
 }
 
 impl AdminAddress {
@@ -215,13 +217,14 @@ impl AdminAddress {
     /// # Errors
     /// With the setting, the address and the reason, where it cannot be listened on.
     pub fn listen(address: &Address, setting: &str, waits_for: &str) -> Result<Self, Mistake> {
-        let state = Arc::new(Mutex::new(AdminState { served: None, waits_for: waits_for.to_owned() }));
+        let state = AdminState { served: None, waits_for: waits_for.to_owned(), takes_clients: false };
+        let state = Arc::new(Mutex::new(state));
         let asked = Arc::clone(&state);
         let answer = move |method, path: &str, query: HttpQuery<'_>| {
-            let AdminState { served, waits_for } = lock(&asked).clone();
+            let AdminState { served, waits_for, takes_clients } = lock(&asked).clone();
             match served {
                 Some(served) => served(method, path, query),
-                None => unserved(method, path, query, waits_for),
+                None => unserved(method, path, query, waits_for, takes_clients),
             }
         };
         let server = http::serve(address, answer).map_err(|why| why.within(setting))?;
@@ -231,6 +234,12 @@ impl AdminAddress {
     /// Why nothing is served from now on, until something is.
     pub fn waits_for(&self, what: &str) {
         what.clone_into(&mut lock(&self.state).waits_for);
+    }
+
+    /// Whether `/ready` says from now on that clients should be sent here also while nothing is
+    /// served: other brokers own this shard, and this one takes the clients of all shards.
+    pub fn takes_clients(&self, takes: bool) {
+        lock(&self.state).takes_clients = takes;
     }
 
     /// Answers from what is served, until what is returned is dropped.
@@ -278,8 +287,17 @@ impl Monitored for Unserved {
 }
 
 /// What a broker answers while it serves nothing: as ever where every service answers, and
-/// elsewhere the reason.
-fn unserved(method: HttpMethod, path: &str, query: HttpQuery<'_>, why: String) -> HttpResponse {
+/// elsewhere the reason. One that takes clients all the same is ready.
+fn unserved(
+    method: HttpMethod,
+    path: &str,
+    query: HttpQuery<'_>,
+    why: String,
+    takes_clients: bool,
+) -> HttpResponse {
+    if takes_clients && (method, path) == (HttpMethod::Get, "/ready") {
+        return HttpResponse::text(200, format!("ready for clients: {why}\n"));
+    }
     if !["/", "/metrics", "/health", "/ready"].contains(&path) {
         return HttpResponse::text(503, format!("{why}\n"));
     }

@@ -6,6 +6,7 @@
 //! | `accepting` | clients that come to a thread that waits for them |
 //! | `message_store` | where the broker keeps its messages |
 //! | `live` | what a model of the running traffic is given |
+//! | `silence` | whether the store is silent that owes an answer |
 //! | [`front`] | clients of divided queues, each request sent to the owner that it is for |
 //! | [`relay`] | a broker that waits forwards its clients |
 
@@ -15,6 +16,7 @@ pub mod front;
 mod live;
 mod message_store;
 pub mod relay;
+mod silence;
 
 pub use live::BrokerHeadroom;
 pub use message_store::MessageStore;

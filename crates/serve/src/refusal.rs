@@ -1,11 +1,11 @@
-//! How often the operator is told that clients cannot be accepted.
+//! How often the operator is told that clients cannot be accepted, or what servers answer.
 
 use krarup_units::{Nanos, Stamp};
 
 /// No sooner than so long after the last time.
 const NOTICE_AGAIN: Nanos = Nanos::from_secs(60);
 
-/// When the operator was last told that a client cannot be accepted.
+/// When the operator was last told that a client cannot be accepted, or an answer of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RefusalNotices(Option<Stamp>);
 

@@ -27,7 +27,7 @@ use krarup_units::{Mistake, Nanos, Stamp};
 use crate::backoff::Backoff;
 use crate::postgres::batch_writer::BatchWriter;
 use crate::postgres::heads::Reader;
-use crate::postgres::{IDS_AHEAD, OutboxMessage, Owned, Reconnecting, StoreError, is_deposed, words};
+use crate::postgres::{IDS_AHEAD, OutboxPart, Owned, Reconnecting, StoreError, is_deposed, words};
 use krarup_broker::changes::CommitBatch;
 use krarup_broker::job::Id;
 use krarup_broker::queues::{Fetch, Fetched};
@@ -55,6 +55,11 @@ const LINE: Nanos = Nanos::from_micros(20);
 /// is used, too; otherwise it would only take the processor from the others.
 const LONG: Nanos = Nanos::from_millis(1);
 
+/// What a line, and a byte of a message, may take on a slow disk: meanwhile the database owes no
+/// answer for them.
+const SLOW_LINE: Nanos = Nanos::from_micros(100);
+const SLOW_BYTE: Nanos = Nanos(100);
+
 /// What the threads tell.
 #[derive(Debug)]
 pub enum JournalEvent {
@@ -77,7 +82,7 @@ pub enum JournalEvent {
         why: String,
     },
     /// What applications have put into the outbox.
-    Swept(Vec<OutboxMessage>),
+    Swept(OutboxPart),
     /// What the queues wanted to read, or why it cannot be read now.
     Fetched(Result<Fetched, String>),
     /// The first session broke, and why.
@@ -96,17 +101,21 @@ pub struct Journal {
     keeping: Receiver<()>,
     /// Whether nothing more is to be done: sessions that are broken stay so.
     over: Arc<AtomicBool>,
-    /// Whether it is being looked what is in the outbox.
-    sweeping: bool,
+    /// Since when it is being looked what is in the outbox.
+    sweeping: Option<Stamp>,
     reader: Sender<Fetch>,
-    /// Whether something is being read.
+    /// Whether something is being read, and since when; none: an index is made, for as long as that
+    /// takes.
     reading: bool,
+    read_asked: Option<Stamp>,
     writers: Vec<Sender<Job>>,
     free: Vec<usize>,
     /// Whether the last batch that came back had waited long.
     waits_for_disk: bool,
     /// Batches under way, in their order.
     under_way: VecDeque<UnderWay>,
+    /// When the database last answered a batch.
+    answered: Stamp,
     events: Receiver<ThreadEvent>,
     /// Sessions that are broken, whether that was told, and when it last was.
     lost: usize,
@@ -126,7 +135,17 @@ struct Ids {
 struct UnderWay {
     number: u64,
     batch: Arc<CommitBatch>,
+    /// When it was given to a writer.
+    asked: Stamp,
     outcome: Option<BatchOutcome>,
+}
+
+impl UnderWay {
+    /// From when on its answer is owed.
+    fn owed_from(&self) -> Stamp {
+        let (lines, bytes) = (self.batch.lines() as u64, self.batch.bytes() as u64);
+        self.asked + Nanos(lines * SLOW_LINE.0 + bytes * SLOW_BYTE.0)
+    }
 }
 
 /// What came of a batch.
@@ -159,7 +178,7 @@ enum ThreadEvent {
         number: u64,
         outcome: BatchOutcome,
     },
-    Swept(Vec<OutboxMessage>),
+    Swept(OutboxPart),
     Fetched(Result<Fetched, String>),
     /// A session broke that stood since then.
     Lost(String, Instant),
@@ -209,13 +228,15 @@ impl Journal {
             keeper,
             keeping,
             over,
-            sweeping: false,
+            sweeping: None,
             reader,
             reading: false,
+            read_asked: None,
             writers,
             free: Vec::new(),
             waits_for_disk: false,
             under_way: VecDeque::new(),
+            answered: Stamp(0),
             events,
             lost: 0,
             is_reported: false,
@@ -246,25 +267,26 @@ impl Journal {
     }
 
     /// Writes a batch that may be written now.
-    pub fn write(&mut self, number: u64, batch: CommitBatch) {
+    pub fn write(&mut self, number: u64, batch: CommitBatch, now: Stamp) {
         let writer = self.free.pop().expect("a pen is free where a batch may be written");
         if let Some(highest) = batch.messages.keys().max() {
             self.ids.next.fetch_max(highest + 1, Ordering::Relaxed);
         }
         let batch = Arc::new(batch);
-        self.under_way.push_back(UnderWay { number, batch: Arc::clone(&batch), outcome: None });
+        let its = Arc::clone(&batch);
+        self.under_way.push_back(UnderWay { number, batch: its, asked: now, outcome: None });
         // A thread that is no more has said why.
         let _ = self.writers[writer].send(Job { number, batch });
     }
 
     /// Whether no thread is looking what is in the outbox.
     pub fn may_sweep(&self) -> bool {
-        !self.sweeping
+        self.sweeping.is_none()
     }
 
     /// Collects what applications have put into the table of messages that come.
-    pub fn sweep(&mut self) {
-        self.sweeping = true;
+    pub fn sweep(&mut self, now: Stamp) {
+        self.sweeping = Some(now);
         let _ = self.keeper.send(Order::Sweep);
     }
 
@@ -274,9 +296,18 @@ impl Journal {
     }
 
     /// Reads what the queues want; nothing is written meanwhile.
-    pub fn fetch(&mut self, wanted: Fetch) {
+    pub fn fetch(&mut self, wanted: Fetch, now: Stamp) {
         self.reading = true;
+        self.read_asked = (wanted != Fetch::Begin).then_some(now);
         let _ = self.reader.send(wanted);
+    }
+
+    /// Since when the database owes an answer; none: it owes none. The keeper may have much to
+    /// clear away before it sweeps: that is no silence while batches are answered.
+    pub fn owes_since(&self) -> Option<Stamp> {
+        let batches = self.under_way.iter().filter(|one| one.outcome.is_none()).map(UnderWay::owed_from);
+        let sweep = self.sweeping.map(|asked| asked.max(self.answered));
+        batches.chain(self.read_asked).chain(sweep).min()
     }
 
     /// The next news, if there are any.
@@ -293,14 +324,16 @@ impl Journal {
                     let one = one.expect("it is under way");
                     let work = LONG.0 + one.batch.lines() as u64 * LINE.0;
                     self.waits_for_disk = outcome.answered.0.saturating_sub(outcome.sent.0) > work;
+                    self.answered = self.answered.max(outcome.answered);
                     one.outcome = Some(outcome);
                 }
                 ThreadEvent::Swept(found) => {
-                    self.sweeping = false;
+                    self.sweeping = None;
                     return Some(JournalEvent::Swept(found));
                 }
                 ThreadEvent::Fetched(fetched) => {
                     self.reading = false;
+                    self.read_asked = None;
                     return Some(JournalEvent::Fetched(fetched));
                 }
                 ThreadEvent::Lost(why, since) => {
@@ -325,7 +358,7 @@ impl Journal {
     }
 
     fn first_done(&mut self) -> Option<JournalEvent> {
-        let UnderWay { number, batch, outcome } = self.under_way.pop_front()?;
+        let UnderWay { number, batch, outcome, .. } = self.under_way.pop_front()?;
         let BatchOutcome { sent, answered, written } = outcome?;
         Some(match written {
             Ok(()) => JournalEvent::Committed { number, sent, answered },
@@ -575,13 +608,15 @@ mod tests {
             keeper: mpsc::channel().0,
             keeping: mpsc::channel().1,
             over: Arc::default(),
-            sweeping: false,
+            sweeping: None,
             reader: mpsc::channel().0,
             reading: false,
+            read_asked: None,
             writers,
             free: (0..WRITERS).collect(),
             waits_for_disk: false,
             under_way: VecDeque::new(),
+            answered: Stamp(0),
             events,
             lost: 0,
             is_reported: false,
@@ -616,8 +651,8 @@ mod tests {
     #[test]
     fn what_became_of_batches_is_reported_in_their_order() {
         let (mut journal, say, _threads) = journal();
-        journal.write(1, deletes(1..3));
-        journal.write(2, deletes(3..5));
+        journal.write(1, deletes(1..3), Stamp(0));
+        journal.write(2, deletes(3..5), Stamp(0));
         say.send(wrote(WRITERS - 2, 2, Nanos::from_micros(100))).unwrap();
         assert_eq!(committed(journal.next_event()), None, "the first is not over");
         say.send(wrote(WRITERS - 1, 1, Nanos::from_micros(100))).unwrap();
@@ -626,11 +661,56 @@ mod tests {
         assert_eq!((journal.under_way(), journal.free.len()), (0, WRITERS));
     }
 
+    fn after(millis: u64) -> Stamp {
+        Stamp(0) + Nanos::from_millis(millis)
+    }
+
+    #[test]
+    fn an_answer_is_owed_for_the_oldest_batch_and_for_a_large_one_later() {
+        let (mut journal, say, _threads) = journal();
+        assert_eq!(journal.owes_since(), None);
+        journal.write(1, deletes(1..2), after(100));
+        journal.write(2, deletes(2..3), after(200));
+        say.send(wrote(WRITERS - 2, 2, Nanos::from_millis(300))).unwrap();
+        assert_eq!(committed(journal.next_event()), None);
+        assert_eq!(journal.owes_since(), Some(after(100) + SLOW_LINE));
+        say.send(wrote(WRITERS - 1, 1, Nanos::from_millis(300))).unwrap();
+        assert_eq!(committed(journal.next_event()), Some(1));
+        assert_eq!(journal.owes_since(), None);
+        assert_eq!(committed(journal.next_event()), Some(2));
+        // What deletes all messages of a tube takes its time on a slow disk.
+        journal.write(3, deletes(0..10_000), after(400));
+        assert_eq!(journal.owes_since(), Some(after(1_400)));
+    }
+
+    #[test]
+    fn an_answer_is_owed_for_what_is_read_and_looked_for_unless_an_index_is_made() {
+        let (mut journal, say, _threads) = journal();
+        journal.fetch(Fetch::Begin, after(100));
+        assert_eq!(journal.owes_since(), None);
+        journal.sweep(after(200));
+        assert_eq!(journal.owes_since(), Some(after(200)));
+        say.send(ThreadEvent::Fetched(Ok(Fetched::default()))).unwrap();
+        assert!(matches!(journal.next_event(), Some(JournalEvent::Fetched(Ok(_)))));
+        journal.fetch(Fetch::Named(vec![1]), after(150));
+        assert_eq!(journal.owes_since(), Some(after(150)));
+        say.send(ThreadEvent::Fetched(Ok(Fetched::default()))).unwrap();
+        assert!(matches!(journal.next_event(), Some(JournalEvent::Fetched(Ok(_)))));
+        // The keeper clears away; batches are answered meanwhile.
+        journal.write(1, deletes(1..2), after(300));
+        say.send(wrote(WRITERS - 1, 1, Nanos::from_millis(400))).unwrap();
+        assert_eq!(committed(journal.next_event()), Some(1));
+        assert_eq!(journal.owes_since(), Some(after(400)));
+        say.send(ThreadEvent::Swept(OutboxPart::default())).unwrap();
+        assert!(matches!(journal.next_event(), Some(JournalEvent::Swept(_))));
+        assert_eq!(journal.owes_since(), None);
+    }
+
     #[test]
     fn one_batch_goes_beside_another_unless_they_are_large_or_have_a_message_in_common() {
         let (mut journal, _, _threads) = journal();
         assert!(journal.may_write(&deletes(0..2_000), 1), "one alone may be of any size");
-        journal.write(1, deletes(1..100));
+        journal.write(1, deletes(1..100), Stamp(0));
         assert!(journal.may_write(&deletes(100..200), 1));
         assert!(!journal.may_write(&deletes(99..101), 1));
         assert!(!journal.may_write(&deletes(100..400), 1));
@@ -640,11 +720,11 @@ mod tests {
     fn a_third_batch_goes_beside_two_only_where_the_disk_is_slow() {
         for (took, beside) in [(Nanos::from_micros(300), false), (Nanos::from_millis(2), true)] {
             let (mut journal, say, _threads) = journal();
-            journal.write(1, deletes(1..3));
+            journal.write(1, deletes(1..3), Stamp(0));
             say.send(wrote(WRITERS - 1, 1, took)).unwrap();
             assert_eq!(committed(journal.next_event()), Some(1));
-            journal.write(2, deletes(3..5));
-            journal.write(3, deletes(5..7));
+            journal.write(2, deletes(3..5), Stamp(0));
+            journal.write(3, deletes(5..7), Stamp(0));
             assert_eq!(journal.may_write(&deletes(7..9), 1), beside);
         }
     }

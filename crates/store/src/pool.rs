@@ -11,12 +11,14 @@
 //! that wait of the kind of the first. There is no timer: the next batch is what has come while the
 //! last was at the database. One thread moves all of it.
 
-use krarup_units::Mistake;
+use krarup_units::{Mistake, Stamp};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::pending;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -45,6 +47,9 @@ const END_AT_MOST: Duration = Duration::from_secs(2);
 /// How often it is asked at once what became of a transaction, before that is left to a task of its
 /// own.
 const TRIES: u32 = 3;
+
+/// No stamp: the database owes no answer.
+const NEVER: u64 = u64::MAX;
 
 /// How the database is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +85,7 @@ pub enum PoolEvent {
 pub struct ConnectionPool {
     queries: Option<UnboundedSender<Vec<QueuedRequest>>>,
     news: Receiver<PoolEvent>,
+    owed_since: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -96,12 +102,13 @@ impl ConnectionPool {
     ) -> Result<Self, Mistake> {
         let (queries, received) = unbounded_channel();
         let (tell, news) = mpsc::channel();
-        let sender = EventSender { tell, wake: Box::new(wake) };
+        let owed_since = Arc::new(AtomicU64::new(NEVER));
+        let sender = EventSender { tell, wake: Box::new(wake), owed_since: Arc::clone(&owed_since) };
         let thread = thread::Builder::new()
             .name("pool".into())
             .spawn(move || work(sharing, settings, clock, sender, received))
             .map_err(|error| format!("no thread can be had: {error}"))?;
-        Ok(Self { queries: Some(queries), news, thread: Some(thread) })
+        Ok(Self { queries: Some(queries), news, owed_since, thread: Some(thread) })
     }
 
     /// Carries these out, in any order.
@@ -115,6 +122,14 @@ impl ConnectionPool {
     /// The next news, if there are any.
     pub fn news(&self) -> Option<PoolEvent> {
         self.news.try_recv().ok()
+    }
+
+    /// Since when the database, which has been asked something, has answered no connection; none:
+    /// it owes no answer. One statement may take long where others are answered, as the sweeps are
+    /// four times a second.
+    pub fn owes_since(&self) -> Option<Stamp> {
+        let since = self.owed_since.load(Ordering::Relaxed);
+        (since != NEVER).then_some(Stamp(since))
     }
 
     /// Ends the thread; where nothing is left to be done, its connections are closed in order.
@@ -131,6 +146,7 @@ impl ConnectionPool {
 struct EventSender {
     tell: Sender<PoolEvent>,
     wake: Box<dyn Fn() + Send>,
+    owed_since: Arc<AtomicU64>,
 }
 
 /// What the connections share.
@@ -142,6 +158,8 @@ struct PoolState {
     sender: EventSender,
     queues: Vec<RequestQueue>,
     busy: Cell<u32>,
+    /// Statements that the database has not answered.
+    statements: Cell<u32>,
     /// Requests in all queues and with all connections.
     open: Cell<usize>,
     over: Notify,
@@ -316,6 +334,7 @@ impl PoolState {
             sender,
             queues: (0..queues).map(|_| RequestQueue::default()).collect(),
             busy: Cell::new(0),
+            statements: Cell::new(0),
             open: Cell::new(0),
             over: Notify::new(),
             ending: Cell::new(false),
@@ -517,7 +536,9 @@ impl PoolState {
             let marker = self.marker();
             way.sent = self.clock.now();
             let clearing = self.clearing();
+            self.asks();
             let received = open.carry_out(&asked, marker, self.settings.remember_keys, clearing).await;
+            self.is_answered();
             match received {
                 Ok(replies) => {
                     self.done(marker);
@@ -555,6 +576,21 @@ impl PoolState {
                 }
             }
         }
+    }
+
+    /// A statement goes to the database.
+    fn asks(&self) {
+        if self.statements.replace(self.statements.get() + 1) == 0 {
+            self.sender.owed_since.store(self.clock.now().0, Ordering::Relaxed);
+        }
+    }
+
+    /// One has come back: the others are owed from now on.
+    fn is_answered(&self) {
+        let left = self.statements.get() - 1;
+        self.statements.set(left);
+        let since = if left == 0 { NEVER } else { self.clock.now().0 };
+        self.sender.owed_since.store(since, Ordering::Relaxed);
     }
 
     /// A session that ended before anything is sent leaves nothing unknown.

@@ -33,6 +33,7 @@ use std::time::Instant;
 
 use krarup_units::Nanos;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 
 use krarup_broker::changes::{KeyRow, MessageRow, TubeRow};
@@ -63,11 +64,11 @@ pub(crate) const IDS_AHEAD: Id = 1_000_000;
 const SETTINGS: &str = include_str!("postgres/session.sql");
 const END_SHARING: &str = include_str!("postgres/shared/end.sql");
 const LOAD: &str = include_str!("postgres/load.sql");
-const SWEEP: &str =
-    "SELECT number, tube, priority, delay, ttr, body FROM krarup.incoming ORDER BY number LIMIT 1000";
-
-const SWEEP_SHARD: &str = "SELECT number, tube, priority, delay, ttr, body FROM krarup.incoming \
-                           WHERE krarup.shard_of(tube, $1) = $2 ORDER BY number LIMIT 1000";
+const SWEEP: &str = include_str!("postgres/sweep.sql");
+/// Messages of the outbox that are read at once, and bytes of their bodies beside the first: the
+/// lease is not renewed meanwhile, and what there is no room for is read in vain.
+const SWEPT_AT_ONCE: i64 = 1_000;
+const SWEPT_BYTES: i64 = 4 << 20;
 
 /// Waits until an owner before has written what it has begun, and keeps it from beginning more,
 /// until the end of the transaction.
@@ -113,6 +114,15 @@ pub struct OutboxMessage {
     pub delay: u32,
     pub ttr: u32,
     pub body: Vec<u8>,
+}
+
+/// The oldest messages of the outbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutboxPart {
+    /// In their order.
+    pub messages: Vec<OutboxMessage>,
+    /// Whether there are more behind them.
+    pub more: bool,
 }
 
 impl std::fmt::Debug for Owned {
@@ -336,18 +346,20 @@ impl Owned {
         self.memcached = memcached;
     }
 
-    /// What applications have put into the outbox, the oldest thousand.
+    /// What applications have put into the outbox, as much of it as may be read at once.
     ///
     /// # Errors
     /// As [`Self::renew`].
-    pub fn sweep(&mut self) -> Result<Vec<OutboxMessage>, Error> {
+    pub fn sweep(&mut self) -> Result<OutboxPart, Error> {
         let (of, number) = (self.shard.of as i32, self.shard.number as i32);
-        let rows = if self.shard.is_whole() {
-            self.client.query(&self.sweep, &[])?
-        } else {
-            self.client.query(&self.sweep, &[&of, &number])?
-        };
-        let found = rows.into_iter().map(|row| OutboxMessage {
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&SWEPT_BYTES, &SWEPT_AT_ONCE];
+        if !self.shard.is_whole() {
+            values.extend([&of as &(dyn ToSql + Sync), &number]);
+        }
+        let rows = self.client.query(&self.sweep, &values)?;
+        let found = rows.first().map_or(0, |row| row.get::<_, i64>(6));
+        let more = found == SWEPT_AT_ONCE || (rows.len() as i64) < found;
+        let messages = rows.into_iter().map(|row| OutboxMessage {
             number: row.get(0),
             tube: row.get(1),
             priority: row.get::<_, i64>(2) as u32,
@@ -355,7 +367,7 @@ impl Owned {
             ttr: row.get::<_, i32>(4) as u32,
             body: row.get(5),
         });
-        Ok(found.collect())
+        Ok(OutboxPart { messages: messages.collect(), more })
     }
 
     /// Clears away what was archived long enough ago, some of it at a time; whether there may be
@@ -422,7 +434,8 @@ fn own(client: &mut BlockingSession, shard: Shard) -> Result<bool, Error> {
 }
 
 fn prepare_sweep(client: &mut BlockingSession, shard: Shard) -> Result<Statement, Error> {
-    client.prepare(if shard.is_whole() { SWEEP } else { SWEEP_SHARD })
+    let own = if shard.is_whole() { "true" } else { "krarup.shard_of(tube, $3) = $4" };
+    client.prepare(&SWEEP.replace("OWN", own))
 }
 
 /// Becomes the next owner, in the session that holds the lock: its epoch and its process.

@@ -432,6 +432,10 @@ mod tests {
         rows.iter().for_each(|(visit, server)| reading.see(visit, std::slice::from_ref(server)));
         let told = reading.end(3).warnings;
         assert_eq!(told[0], Warning::RowsLost { lost: 3, kept: 500 });
+        assert_eq!(
+            told[0].to_string(),
+            "3 rows are missing beside the 500 there are: the disk was too slow or full, or refused them."
+        );
         assert_eq!(told[1], Warning::Disordered { rows: 1, of: 500 });
         assert!(told.iter().any(|one| matches!(one, Warning::Errors { errors: 1, .. })), "{told:?}");
     }

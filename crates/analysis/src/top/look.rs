@@ -112,6 +112,11 @@ impl LookPair {
         self.now.of(name, label, of)
     }
 
+    /// Whether a metric had one of these values at the look before.
+    pub(super) fn had(&self, name: &str, label: &str, of: &str) -> bool {
+        self.before.of(name, label, of).is_some()
+    }
+
     /// By how much the only value of a counter grew per second.
     pub(super) fn rate(&self, name: &str) -> f64 {
         self.per_second(self.now.value(name), self.before.value(name))

@@ -62,6 +62,9 @@ pub struct TopStore {
     pub requests: f64,
     /// Connections to it at work.
     pub connections_busy: f64,
+    /// Brokers of which it takes nothing: it cannot be reached, does not answer, or refuses what is
+    /// to be written.
+    pub takes_nothing: f64,
     /// Statements committed per second.
     pub commits_per_s: f64,
     /// Requests that shared one statement, in the mean; none: no statement.
@@ -182,7 +185,8 @@ pub struct TopTube {
     pub oldest_s: Option<Seconds>,
     /// The time from hand-out to delete that 95 % of the latest do not exceed.
     pub service_p95_s: Option<Seconds>,
-    /// The time from ready to hand-out that 95 % do not exceed; none: none was handed out.
+    /// The time from ready to hand-out that 95 % do not exceed; none: none was handed out, or the
+    /// tube was not listed at the look before.
     pub waiting_p95_s: Option<Seconds>,
     /// The share of their time that its consumers work, of the broker where that is most.
     pub utilization: Option<f64>,
@@ -200,6 +204,9 @@ const WAITS: [&str; 2] = ["reserve", "pop"];
 
 /// What an owner of queues tells, and brokers that share them do not.
 const TOLD_BY_OWNERS: &str = "krarup_broker_leases_expired_total";
+
+/// How long messages of a tube that is listed have waited, since the start.
+const TUBE_WAITS: &str = "krarup_broker_tube_waiting_time_seconds";
 
 /// Workers are estimated of one broker's traffic alone.
 const SEVERAL_BROKERS: &str = "several_brokers";
@@ -279,6 +286,9 @@ pub(super) fn store(pairs: &[&LookPair]) -> TopStore {
         queue_length: value("krarup_broker_store_queue_length"),
         requests: value("krarup_broker_store_requests"),
         connections_busy: value("krarup_broker_store_connections_busy"),
+        takes_nothing: sum(pairs, |pair| {
+            f64::from(u8::from(pair.now.value("krarup_broker_store_takes") == Some(0.0)))
+        }),
         commits_per_s: sum(pairs, |pair| pair.rate("krarup_broker_commits_total")),
         requests_per_commit: times(pairs, "krarup_broker_batch_requests", None).mean(),
     }
@@ -381,6 +391,9 @@ pub(super) fn tubes(pairs: &[&LookPair]) -> Vec<TopTube> {
         };
         let most = |name: &str| known(name).into_iter().reduce(f64::max);
         let services = pairs.iter().filter_map(|pair| service_p95(pair, tube));
+        // Where it was among the others before, what it has now was not counted in between.
+        let was_listed = |pair: &&LookPair| pair.had(&format!("{TUBE_WAITS}_count"), "tube", tube);
+        let listed: Vec<&LookPair> = pairs.iter().copied().filter(was_listed).collect();
         let (workers, silent) = workers_of(pairs, tube);
         TopTube {
             tube: tube.to_owned(),
@@ -390,8 +403,7 @@ pub(super) fn tubes(pairs: &[&LookPair]) -> Vec<TopTube> {
             arrivals_per_s: all("krarup_broker_tube_arrivals_per_second"),
             oldest_s: most("krarup_broker_tube_oldest_age_seconds"),
             service_p95_s: services.reduce(f64::max),
-            waiting_p95_s: times(pairs, "krarup_broker_tube_waiting_time_seconds", Some(("tube", tube)))
-                .quantile(0.95),
+            waiting_p95_s: times(&listed, TUBE_WAITS, Some(("tube", tube))).quantile(0.95),
             utilization: most("krarup_broker_tube_utilization_ratio"),
             workers,
             silent,

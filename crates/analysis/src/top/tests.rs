@@ -240,6 +240,40 @@ fn how_long_a_message_is_waited_for_is_no_response_time_of_the_whole() {
     assert!((0.000_25..=0.000_5).contains(&totals.p99_s.unwrap()), "{totals:?}");
 }
 
+/// Its histogram is since the start of the broker: that it is read for the first time does not make
+/// its times those of the last second.
+#[test]
+fn a_tube_that_comes_into_the_list_has_no_waiting_times_at_first() {
+    let mut state = state(&["b"]);
+    let mut seen = Vec::new();
+    for (uptime, quick) in [(10.0, None), (11.0, Some(0)), (12.0, Some(100))] {
+        let mut text = told_by_broker(uptime, None);
+        if let Some(quick) = quick {
+            let mut waits = MeasuredDistribution::new();
+            (0..1_000).for_each(|_| waits.record(Nanos::from_secs(8)));
+            (0..quick).for_each(|_| waits.record(Nanos::from_micros(20)));
+            let waits = TimeBuckets::of(&waits, true);
+            text.histogram("krarup_broker_tube_waiting_time_seconds", Some(("tube", "jobs\"1")), &waits);
+        }
+        state.looked("b", uptime, Samples::read(&text.0));
+        seen.extend(state.figures(uptime, None).tubes.iter().map(|tube| tube.waiting_p95_s));
+    }
+    assert_eq!((seen.len(), seen[0]), (2, None));
+    assert!((0.0..=0.000_025).contains(&seen[1].unwrap()), "{seen:?}");
+}
+
+#[test]
+fn brokers_of_which_the_store_takes_nothing_are_counted() {
+    let mut state = state(&["b", "c"]);
+    for (name, uptime, takes) in [("b", 10.0, 1), ("c", 10.0, 1), ("b", 11.0, 1), ("c", 11.0, 0)] {
+        let mut text = told_by_broker(uptime, None);
+        text.value("krarup_broker_store_takes", takes);
+        state.looked(name, uptime, Samples::read(&text.0));
+    }
+    let of = |only| state.figures(1.0, only).store.unwrap().takes_nothing;
+    assert_eq!((of(None), of(Some("b")), of(Some("c"))), (1.0, 0.0, 1.0));
+}
+
 #[test]
 fn what_is_said_beside_numbers_is_that_of_instances_that_answer() {
     let mut state = state(&["p"]);

@@ -1,6 +1,6 @@
 //! What clients ask by memcached's protocol, carried out as requests of the broker's own.
 
-use krarup_beanstalk::{Put, Request, Verb, name};
+use krarup_beanstalk::{Put, ReplyWord, Request, Verb, name, write};
 use krarup_memcache::request::{Refusal, Request as Cached, Retrieve, Storage, StorageRequest};
 use krarup_record::{Operation, Visit};
 use krarup_units::Stamp;
@@ -286,9 +286,25 @@ impl Broker {
         }
     }
 
+    /// All messages of a queue go. Unlike the verb `delete-tube` it leaves what the queue was told
+    /// to do.
     fn empty(&mut self, asking: Asking, queue: &str, noreply: bool) {
-        let reply_format = if noreply { ReplyFormat::Not } else { ReplyFormat::Deleted };
-        self.ask(asking, &Request::DeleteTube(queue), reply_format);
+        let verb = Verb::DeleteTube;
+        self.counts.count(verb);
+        self.reply_format = if noreply { ReplyFormat::Not } else { ReplyFormat::Deleted };
+        let mut visit =
+            Visit { bytes_in: asking.length as u64, ..Visit::at(asking.received, operation(verb)) };
+        visit.queued = asking.now.max(visit.received);
+        visit.taken = visit.queued;
+        if let Some(shared) = &mut self.shared {
+            let number = shared.query_empty(asking.id, queue);
+            return self.wait_for_answer(asking.id, Hold::Asked(number), verb, visit);
+        }
+        let after = self.queues.empty_tube(queue);
+        let word = if after.is_some() { ReplyWord::Deleted } else { ReplyWord::UnknownTube };
+        self.scratch.clear();
+        write::line(&mut self.scratch, word);
+        self.answer(asking.id, Some(verb), after.flatten(), visit);
     }
 
     /// A request of the broker's own; its answer is sent so.

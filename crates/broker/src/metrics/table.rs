@@ -164,7 +164,7 @@ pub const TABLE: &[BrokerMetric] = &[
     gauge(
         "krarup_broker_store_takes",
         |now| f64::from(u8::from(now.store_takes)),
-        "1 if the store can be reached and takes what it is given, else 0.",
+        "1 if the store can be reached, answers and takes what it is given, else 0.",
     ),
     gauge(
         "krarup_broker_store_queue_length",
@@ -267,7 +267,7 @@ pub const TABLE: &[BrokerMetric] = &[
             DrainTime::Unknown => None,
         },
         |_| None,
-        "When no message of the tube waits any more if it goes on so; absent in `batch` and `direct` while some wait.",
+        "When no message of the tube waits any more if it goes on so; absent in `batch` and `direct` while some wait, and where no consumer that waits may take them, as of a paused tube.",
     ),
     tube_total(
         "krarup_broker_tube_arrivals_total",
@@ -471,7 +471,11 @@ pub fn page() -> String {
          The buckets of times end at ",
     );
     let sizes: Vec<_> = SIZES.iter().map(u64::to_string).collect();
-    page += &format!("{} seconds, those of batches at {}.\n\n", exposition::bounds(), sizes.join(", "));
+    let (bounds, further) = (exposition::bounds(), exposition::further_waiting_bounds());
+    let sizes = sizes.join(", ");
+    page += &format!(
+        "{bounds} seconds, those of a tube's waiting times at {further} as well, those of batches at {sizes}.\n\n"
+    );
     let described = |metric: &BrokerMetric| Described {
         name: metric.name,
         kind: metric.kind(),

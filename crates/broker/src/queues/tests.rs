@@ -558,6 +558,60 @@ fn a_deleted_tube_takes_along_what_stands_anywhere_in_it_and_nothing_else() {
 }
 
 #[test]
+fn an_emptied_tube_does_what_it_was_told_to_do() {
+    let mut queues = queues(true);
+    let client = queues.open();
+    queues.limit_tube("q", 1, Some("dead"));
+    queues.archive_tube("q", 60);
+    let in_q = Put { tube: Some("q"), ..message(b"x") };
+    let id = queues.put(client, &in_q, at(0)).unwrap().0;
+    commit(&mut queues);
+    assert!(queues.empty_tube("q").unwrap().is_some() && queues.empty_tube("other").is_none());
+    let (_, batch) = queues.take_batch().unwrap();
+    assert_eq!(batch.messages[&id], crate::changes::MessageChange::Delete);
+    assert!(batch.tubes.is_empty());
+    let kept = &queues.tubes.get(queues.tubes.find("q").unwrap()).kept;
+    assert_eq!((kept.most, kept.dead.as_deref(), kept.keeps), (1, Some("dead"), 60));
+}
+
+#[test]
+fn what_dies_and_is_taken_at_once_goes_into_the_archive_from_where_it_died() {
+    let mut queues = queues(true);
+    let [worker, collector] = [(); 2].map(|()| queues.open());
+    queues.limit_tube("default", 1, Some("dead"));
+    queues.archive_tube("dead", 60);
+    queues.watch(collector, "dead");
+    queues.ignore(collector, "default");
+    let id = put(&mut queues, worker, 1);
+    commit(&mut queues);
+    assert_eq!(reserve(&mut queues, worker, at(0)), Some(id));
+    assert_eq!(queues.reserve(collector, Reserve { how: TakeMode::Pop, ..EVER }, at(0)), None);
+    assert!(queues.release(worker, id, 1, Nanos::ZERO, at(0)).is_some());
+    assert_eq!(answers(&mut queues), [(collector, Some(id))]);
+    let (_, batch) = queues.take_batch().unwrap();
+    assert_eq!(batch.messages[&id], crate::changes::MessageChange::Delete);
+    assert_eq!(&*batch.last[&id].tube, "dead");
+}
+
+#[test]
+fn what_died_in_a_refused_batch_and_was_taken_since_goes_into_the_archive_from_where_it_died() {
+    let mut queues = queues(true);
+    let client = queues.open();
+    queues.limit_tube("default", 1, Some("dead"));
+    queues.archive_tube("dead", 60);
+    let id = put(&mut queues, client, 1);
+    commit(&mut queues);
+    assert_eq!(reserve(&mut queues, client, at(0)), Some(id));
+    assert!(queues.release(client, id, 1, Nanos::ZERO, at(0)).is_some());
+    let (number, batch) = queues.take_batch().unwrap();
+    assert!(queues.delete(client, id, at(0)).is_some());
+    queues.refused(number, batch);
+    let (_, batch) = queues.take_batch().unwrap();
+    assert_eq!(batch.messages[&id], crate::changes::MessageChange::Delete);
+    assert_eq!(&*batch.last[&id].tube, "dead");
+}
+
+#[test]
 fn a_message_reserved_too_often_goes_to_the_tube_of_the_dead_or_aside() {
     let mut queues = queues(false);
     let client = queues.open();

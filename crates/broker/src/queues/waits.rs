@@ -9,7 +9,7 @@ use krarup_model::headroom::ResponseTarget;
 use krarup_units::{Nanos, Stamp};
 
 use super::Queues;
-use crate::job::{Id, JobState, TubeId};
+use crate::job::{ClientId, Id, JobState, TubeId};
 use crate::report::{OtherTubes, TubeReport, TubeState, TubesState};
 use crate::tube::{ReadyQueue, Tube};
 
@@ -100,15 +100,23 @@ impl Queues {
 
     fn state_of(&self, place: TubeId, now: Stamp) -> TubeState {
         let tube = self.tubes.get(place);
+        let ready = tube.ready_count();
         TubeState {
             name: tube.name.to_string(),
-            ready: Some(tube.ready_count()),
+            ready: Some(ready),
             alone: true,
             busy: tube.reserved,
             waiting: tube.waiting.len() as u64,
+            blocked: ready > 0 && self.is_blocked(tube),
             oldest: self.oldest(tube, now),
             jobs: self.books.snapshot(&tube.name, now),
         }
+    }
+
+    /// Whether a tube is paused, or consumers wait of which none may take what is ready.
+    fn is_blocked(&self, tube: &Tube) -> bool {
+        let may_take = |client: &ClientId| tube.holds_for(self.client(*client).name.as_ref());
+        tube.paused.is_some() || (!tube.waiting.is_empty() && !tube.waiting.iter().any(may_take))
     }
 
     /// Time since the put of the oldest message that is ready and in memory: among equally urgent
@@ -129,4 +137,61 @@ fn firsts_by_priority(line: &ReadyQueue) -> impl Iterator<Item = Id> + '_ {
         next = priority.checked_add(1).and_then(|priority| line.first_from((priority, 0)));
         Some(id)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_beanstalk::Put;
+
+    use super::*;
+    use crate::queues::{QueueSettings, Reserve, ReserveResult, TakeMode};
+    use crate::report::DrainTime;
+
+    fn at(seconds: u64) -> Stamp {
+        Stamp(Nanos::from_secs(seconds).0)
+    }
+
+    /// A message for any client or for one.
+    fn message(receiver: Option<&str>) -> Put<'_> {
+        Put { priority: 10, ttr: 60, body: b"x", receiver, ..Put::default() }
+    }
+
+    /// Ten messages have taken a second each, and five wait, for any client or for one; then a
+    /// client comes that waits. With the queues in how long no message waits.
+    fn five_wait(receiver: Option<&str>, pause: Nanos) -> (Queues, DrainTime) {
+        let wall = Nanos::from_secs(1_000);
+        let mut queues = Queues::new(QueueSettings { memory: 1 << 20, wall, ..QueueSettings::default() });
+        queues.register("anna");
+        let [producer, worker] = [(); 2].map(|()| queues.open());
+        let lease = |timeout| Reserve { how: TakeMode::Lease, most: 1, timeout };
+        for second in 0..10 {
+            queues.put(producer, &message(None), at(second)).unwrap();
+            let taken = queues.reserve(worker, lease(Some(Nanos::ZERO)), at(second));
+            let Some(ReserveResult::Taken(taken)) = taken else { panic!("it is there") };
+            assert!(queues.delete(worker, taken[0].id, at(second + 1)).is_some());
+        }
+        for _ in 0..5 {
+            queues.put(producer, &message(receiver), at(10)).unwrap();
+        }
+        if pause > Nanos::ZERO {
+            queues.pause_tube("default", pause, at(10));
+        }
+        queues.reserve(worker, lease(None), at(100));
+        let drained_in = queues.report("default", at(100)).unwrap().drained_in;
+        (queues, drained_in)
+    }
+
+    #[test]
+    fn a_tube_of_which_no_waiting_consumer_may_take_has_no_known_time_to_drain() {
+        let (_, taken) = five_wait(None, Nanos::ZERO);
+        assert!(matches!(taken, DrainTime::Seconds(_)), "{taken:?}");
+        let (_, for_another) = five_wait(Some("anna"), Nanos::ZERO);
+        assert_eq!(for_another, DrainTime::Unknown);
+        let (mut queues, paused) = five_wait(None, Nanos::from_secs(3_600));
+        assert_eq!(paused, DrainTime::Unknown);
+        queues.tick(at(3_610));
+        let open = queues.report("default", at(3_610)).unwrap();
+        assert_eq!((open.ready, open.busy_consumers), (Some(4), 1));
+        assert!(matches!(open.drained_in, DrainTime::Seconds(_)), "{open:?}");
+    }
 }

@@ -125,6 +125,7 @@ impl SharedQueues {
             alone: false,
             busy,
             waiting: self.waiting_for(name),
+            blocked: false,
             oldest: last.and_then(|last| last.oldest(name)),
             jobs: self.waits.books.snapshot(name, now),
         }

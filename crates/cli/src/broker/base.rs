@@ -223,10 +223,20 @@ pub(super) fn tell(notice: BrokerNotice, asks: bool) {
             );
         }
         BrokerNotice::Takes => eprintln!("the database takes messages again"),
+        BrokerNotice::Unread(why) => {
+            eprintln!("warning: the database refuses to read messages: {why}; requests that need them wait");
+        }
         BrokerNotice::Lost(why) => {
             eprintln!("warning: the database is out of reach: {why}; requests that change something wait");
         }
         BrokerNotice::Back => eprintln!("the database is there again"),
+        BrokerNotice::Silent(time) => {
+            eprintln!(
+                "warning: the database has not answered for {}; requests that change something wait",
+                text::duration(time.as_seconds())
+            );
+        }
+        BrokerNotice::Answers => eprintln!("the database answers again"),
         BrokerNotice::Deposed => {
             eprintln!("warning: another broker has taken the queues over; this one waits for its turn");
         }

@@ -5,16 +5,18 @@
 //! is a station of its own, also at an address. PostgreSQL refuses to run as root; started by root,
 //! it runs as the user `postgres`, which then owns the directory.
 
-use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use krarup_lab::ledger::Ledger;
 use krarup_lab::testbed::probe::{POSTGRES_VERSIONS, postgres, postgres_programs};
+use rustix::fs::OFlags;
 
 use super::args::{BrokerArgs, Mode};
 use crate::failure::Failure;
@@ -74,6 +76,10 @@ impl EmbeddedPostgres {
 
     fn temporary_with(begin: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Result<Self, Failure> {
         let folder = make_own(&std::env::temp_dir().join(format!("krarup-broker-{}", std::process::id())))?;
+        // Where a run has started us, the next one takes away what we cannot.
+        if let Some(ledger) = Ledger::inherited() {
+            ledger.note_folder(&folder);
+        }
         let made = Self::made(&folder).and_then(|mut cluster| {
             cluster.temporary = true;
             begin(&mut cluster).map(|()| cluster)
@@ -97,7 +103,7 @@ impl EmbeddedPostgres {
             Failure::run("PostgreSQL is not installed: there is no `initdb`")
                 .hint("apt-get install postgresql")
         })?;
-        let wrong = |error: std::io::Error| {
+        let wrong = |error: io::Error| {
             Failure::usage(format!("{} cannot be used: {error}", folder.display()))
                 .hint("choose another directory with --postgres-embedded")
         };
@@ -136,7 +142,7 @@ impl EmbeddedPostgres {
                 )));
             }
         }
-        let lock = File::create(folder.join(".lock")).map_err(wrong)?;
+        let lock = own_file(&folder.join(".lock"), File::options().append(true)).map_err(wrong)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -162,7 +168,7 @@ impl EmbeddedPostgres {
     /// Makes the cluster, which has its name only when it is complete.
     fn make(&self) -> Result<(), Failure> {
         let wrong =
-            |error: std::io::Error| Failure::run(format!("{} cannot be made: {error}", self.data.display()));
+            |error: io::Error| Failure::run(format!("{} cannot be made: {error}", self.data.display()));
         // One that is there and empty, as where a disk is mounted, stays where it is.
         let in_place = self.data.exists();
         let new = if in_place { self.data.clone() } else { self.folder.join("data.new") };
@@ -200,9 +206,10 @@ impl EmbeddedPostgres {
     /// Makes the database and the role of brokers on other hosts, and lets these in by it alone.
     fn let_brokers_in(&self) -> Result<(), Failure> {
         let failed = |why: String| Failure::run(format!("the database cannot be made: {why}"));
-        let wrong = |error: std::io::Error| failed(error.to_string());
+        let wrong = |error: io::Error| failed(error.to_string());
         let rules = format!("local all all trust\nhost {STATION_ROLE} {STATION_ROLE} samenet trust\n");
-        fs::write(self.data.join("pg_hba.conf"), rules).map_err(wrong)?;
+        let file = own_file(&self.data.join("pg_hba.conf"), File::options().write(true).truncate(true));
+        file.and_then(|mut file| file.write_all(rules.as_bytes())).map_err(wrong)?;
         let data = self.data.to_string_lossy().into_owned();
         let mut alone = self
             .command("postgres", &["--single", "-D", &data, "postgres"])
@@ -242,8 +249,8 @@ impl EmbeddedPostgres {
         let data = self.data.to_string_lossy().into_owned();
         let path = self.folder.join("log");
         let hint = |why: String| Failure::run(why).hint(format!("see {}", path.display()));
-        let wrong = |error: std::io::Error| hint(format!("postgres cannot be started: {error}"));
-        let log = File::options().create(true).append(true).open(&path).map_err(wrong)?;
+        let wrong = |error: io::Error| hint(format!("postgres cannot be started: {error}"));
+        let log = own_file(&path, File::options().append(true)).map_err(wrong)?;
         let sockets = format!("unix_socket_directories={}", self.folder.display());
         // No password is asked for: who may open the socket is the superuser.
         let closed = ["-c", "unix_socket_permissions=0700"];
@@ -425,6 +432,14 @@ fn make_own(first: &Path) -> Result<PathBuf, Failure> {
     Err(Failure::run(format!("{} and others like it are there already", first.display())).hint("remove them"))
 }
 
+/// Opens a file in the directory of a cluster, and makes it where there is none. Where we are root,
+/// the directory is that of the user `postgres`: what stands there as a link, perhaps to a file of
+/// root, is an error.
+fn own_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let opened = options.create(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path);
+    opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
 /// Where a server is reached whose socket is in `folder`.
 fn url_of(folder: &Path) -> String {
     format!("host={} port=5432 user=krarup dbname=postgres", folder.display())
@@ -526,6 +541,28 @@ mod tests {
             assert_eq!(asked(other), Ok(its));
         }
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_the_directory_of_a_cluster_leads_to_no_other_file() {
+        let root = std::env::temp_dir().join(format!("krarup-own-file-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir(&root).unwrap();
+        let (other, link) = (root.join("other"), root.join("log"));
+        let append = File::options().append(true).clone();
+        let anew = File::options().write(true).truncate(true).clone();
+        for mut options in [append, anew] {
+            own_file(&link, &mut options).unwrap().write_all(b"own").unwrap();
+            assert_eq!(fs::read_to_string(&link).unwrap(), "own");
+            fs::remove_file(&link).unwrap();
+            fs::write(&other, "kept").unwrap();
+            std::os::unix::fs::symlink(&other, &link).unwrap();
+            let refused = own_file(&link, &mut options).map_err(|error| error.to_string());
+            assert!(refused.is_err_and(|why| why.contains(link.to_str().unwrap())));
+            assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
+            fs::remove_file(&link).unwrap();
+        }
+        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(super) struct BrokerRecords {
     all: Recorder,
     /// The span of all event loops' records.
     span: Option<(Stamp, Stamp)>,
+    /// Whether each that began has ended.
+    complete: bool,
     workers: Option<u32>,
     /// Where the database is.
     store: Option<String>,
@@ -53,6 +55,7 @@ impl BrokerRecords {
             run,
             all: recorder(),
             span: None,
+            complete: true,
             workers: args.workers(),
             store: place.map(Database::servers),
         })
@@ -71,12 +74,25 @@ impl BrokerRecords {
         self.span = Some((from.min(ended.started), to.max(ended.stopped)));
     }
 
-    /// Writes what is to be written; where an event loop was given up, its rows are missing.
-    pub(super) fn end(mut self, complete: bool) -> Result<(), Failure> {
+    /// An event loop was given up: its rows are missing.
+    pub(super) fn give_up(&mut self) {
+        self.complete = false;
+    }
+
+    /// Writes what is to be written, whatever the broker came to. Where no event loop has ended
+    /// before it failed, the files of an earlier run stay.
+    pub(super) fn end(self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        if outcome.is_err() && self.span.is_none() {
+            return outcome;
+        }
+        Failure::of_both(outcome, self.write())
+    }
+
+    fn write(mut self) -> Result<(), Failure> {
         let mut rows = Ok(());
         if let Some((writer, path)) = self.rows.take() {
             // One that was given up would be waited for.
-            if complete {
+            if self.complete {
                 rows = crate::rows::finish(writer, &path.display().to_string());
             } else {
                 eprintln!("warning: the rows in {} are not complete", path.display());

@@ -40,6 +40,9 @@ use crate::limits::limits;
 
 /// How often it is looked who is there.
 const LOOK: Duration = Duration::from_millis(100);
+/// Looks without an answer, one after the other, after which the database is silent: for each it is
+/// waited twice as long, in the look and before the next.
+const MOST_MISSED: u32 = 50;
 /// How often it is looked whether everything has ended.
 const GLANCE: Duration = Duration::from_millis(5);
 /// How long the end of what is to end at once is waited for.
@@ -127,16 +130,27 @@ pub(super) fn run(args: &BrokerArgs, place: Option<&Database>, base: &Base) -> R
             let _ = admin_of(args, &admins, shard);
         }
     }
-    let (mut args, mut reached, mut complete) = (args.clone(), Reached::Never, true);
+    let outcome = take_turns(args, place, (base, &admins), &mut records);
+    // Also where it was asked to stop while it waited for another turn.
+    base.signals.last_steps();
+    records.end(outcome)
+}
+
+/// Serves whenever the queues are divided into so many shards, until a stop is asked for.
+fn take_turns(
+    args: &BrokerArgs,
+    place: &Database,
+    (base, admins): (&Base, &Arc<[OnceLock<AdminAddress>]>),
+    records: &mut BrokerRecords,
+) -> Result<(), Failure> {
+    let (mut args, mut reached) = (args.clone(), Reached::Never);
     while let Some(member) = begin_to_share(&args, place, base, reached)? {
         reached = Reached::Before;
-        let (stopped, all) = turn(&mut args, place, member, (base, &admins), &mut records)?;
-        complete &= all;
-        if stopped {
+        if turn(&mut args, place, member, (base, admins), records)? {
             break;
         }
     }
-    records.end(complete)
+    Ok(())
 }
 
 /// What clients are asked for at these addresses and not at the ports between brokers; none:
@@ -174,14 +188,14 @@ fn begin_to_share(
 }
 
 /// Serves clients and shards until a stop is asked for or the queues are divided otherwise: whether
-/// it is the first, and whether all shards ended in order.
+/// it is the first.
 fn turn(
     args: &mut BrokerArgs,
     place: &Database,
     member: ShardMember,
     (base, admins): (&Base, &Arc<[OnceLock<AdminAddress>]>),
     records: &mut BrokerRecords,
-) -> Result<(bool, bool), Failure> {
+) -> Result<bool, Failure> {
     let owners = Arc::new(Owners::unknown(args.shards));
     let mut fronts = open(args, base, &owners)?;
     let plan = Arc::new(Plan {
@@ -199,6 +213,7 @@ fn turn(
     let mut serving: Vec<Serving> = Vec::new();
     let mut lookout = Lookout::begin(member).map_err(Failure::run)?;
     let ended = share(&mut lookout, &plan, &owners, (&mut serving, records), &base.signals);
+    takes_clients(admins, false);
     match ended {
         Ok(End::Otherwise) => eprintln!(
             "warning: the queues have been divided otherwise; this broker waits until they are divided into {} shards again",
@@ -223,16 +238,16 @@ fn turn(
         stop.hurried = false;
         stop.waits_for(Instant::now() + LAST, have_ended);
     }
-    let mut complete = true;
+    base.signals.last_steps();
     for one in serving {
         if one.thread.is_finished() {
             report(one.shard, one.thread, records, &mut Retry::after(Duration::ZERO));
         } else {
-            complete = false;
+            records.give_up();
             eprintln!("warning: shard {} was given up: the database does not answer", one.shard);
         }
     }
-    Ok((matches!(ended?, End::Stopped) || base.signals.stops() > 0, complete))
+    Ok(matches!(ended?, End::Stopped) || base.signals.stops() > 0)
 }
 
 /// Listens for clients, and says where.
@@ -331,8 +346,9 @@ impl Stop<'_> {
 struct Lookout {
     ask: Sender<()>,
     seen: Receiver<Result<MembersView, StoreError>>,
-    /// Whether an answer is to come.
+    /// Whether an answer is to come, and how often it did not come in time.
     asked: bool,
+    missed: u32,
 }
 
 impl Lookout {
@@ -342,7 +358,7 @@ impl Lookout {
         let look = move || while asked.recv().is_ok() && tell.send(member.look()).is_ok() {};
         let spawned = thread::Builder::new().name("members".into()).spawn(look);
         spawned.map_err(|error| format!("no thread can be had: {error}"))?;
-        Ok(Self { ask, seen, asked: false })
+        Ok(Self { ask, seen, asked: false, missed: 0 })
     }
 
     /// Who is there now; none: the database does not answer in time, and what it says is heard
@@ -351,9 +367,18 @@ impl Lookout {
         if !std::mem::replace(&mut self.asked, true) {
             self.ask.send(()).ok()?;
         }
-        let seen = self.seen.recv_timeout(LOOK).ok()?;
-        self.asked = false;
+        let Ok(seen) = self.seen.recv_timeout(LOOK) else {
+            self.missed = self.missed.saturating_add(1);
+            return None;
+        };
+        (self.asked, self.missed) = (false, 0);
         Some(seen)
+    }
+
+    /// Whether the database hangs, with its session open. Looks are counted and no time, so that a
+    /// broker that stood still itself does not take it for that.
+    fn is_silent(&self) -> bool {
+        self.missed >= MOST_MISSED
     }
 }
 
@@ -376,7 +401,12 @@ fn share(
                 report(one.shard, one.thread, records, &mut retries[one.shard as usize]);
             }
         }
-        match lookout.look() {
+        let (was_silent, seen) = (lookout.is_silent(), lookout.look());
+        if !lost && lookout.is_silent() != was_silent && !matches!(seen, Some(Err(_))) {
+            let begins = BrokerNotice::Silent((2 * LOOK * MOST_MISSED).into());
+            tell(if was_silent { BrokerNotice::Answers } else { begins }, false);
+        }
+        match seen {
             None => {}
             Some(Ok(seen)) => {
                 if std::mem::take(&mut lost) {
@@ -420,6 +450,7 @@ fn share(
             }
             Some(Err(_)) => {}
         }
+        takes_clients(&plan.admins, !lost && !lookout.is_silent());
         if signals.wait(LOOK, 0) {
             return Ok(End::Stopped);
         }
@@ -530,6 +561,12 @@ fn admin_of(
     Ok(kept.get().cloned())
 }
 
+/// Whether clients should be sent to this broker, whichever shards it owns, as is asked at the
+/// ports of the others.
+fn takes_clients(admins: &[OnceLock<AdminAddress>], takes: bool) {
+    admins.iter().filter_map(OnceLock::get).for_each(|admin| admin.takes_clients(takes));
+}
+
 /// The address whose port is as many higher as the shard's number says; where the system is to
 /// choose one, it does.
 fn behind(address: &Address, shard: u32) -> Result<Address, Mistake> {
@@ -569,13 +606,15 @@ fn is_news(told: &mut Option<Mistake>, why: &Mistake) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use krarup_net::http;
     use krarup_store::postgres::ProcessEnvironment;
     use krarup_store::postgres::members::Standing;
 
     use super::*;
 
-    #[test]
-    fn a_shard_whose_thread_cannot_be_had_is_tried_again_and_ends_nothing() {
+    /// Shares until it has seen this: one free shard, whose thread cannot be had, then what
+    /// follows, and that the queues are divided otherwise.
+    fn shares(admins: Arc<[OnceLock<AdminAddress>]>, follows: Option<StoreError>) {
         let args = BrokerArgs::of("");
         let clock = Clock::start();
         let mut records = BrokerRecords::begin(&args, None, &clock).unwrap();
@@ -588,20 +627,47 @@ mod tests {
             largest: 0,
             secret: None,
             tls: None,
-            admins: Arc::new([]),
+            admins,
             spawn: |_, _| Err(io::ErrorKind::WouldBlock.into()),
         });
         let free = Standing { shard: 0, member: None, owner: None };
         let (ask, _asked) = mpsc::channel();
         let (tell, seen) = mpsc::channel();
         tell.send(Ok(MembersView { members: vec![1], shards: vec![free] })).unwrap();
-        tell.send(Err(StoreError::Deposed)).unwrap();
-        let mut lookout = Lookout { ask, seen, asked: false };
+        follows.into_iter().chain([StoreError::Deposed]).for_each(|problem| tell.send(Err(problem)).unwrap());
+        let mut lookout = Lookout { ask, seen, asked: false, missed: 0 };
         let (owners, mut serving) = (Arc::new(Owners::unknown(1)), Vec::new());
         let signals = ProcessSignals::default();
         let ended = share(&mut lookout, &plan, &owners, (&mut serving, &mut records), &signals);
         assert!(matches!(ended, Ok(End::Otherwise)), "it looks again who is there");
         assert!(serving.is_empty());
+    }
+
+    #[test]
+    fn a_shard_whose_thread_cannot_be_had_is_tried_again_and_ends_nothing() {
+        shares(Arc::new([]), None);
+    }
+
+    #[test]
+    fn a_broker_takes_clients_whatever_it_owns_unless_the_database_is_out_of_reach() {
+        let admin = AdminAddress::listen(&"127.0.0.1:0".parse().unwrap(), "--admin", "it waits").unwrap();
+        let is_ready = || http::get(&admin.address, "/ready").is_ok();
+        assert!(!is_ready());
+        shares(Arc::new([OnceLock::from(admin.clone())]), None);
+        assert!(is_ready());
+        shares(Arc::new([OnceLock::from(admin.clone())]), Some(StoreError::Database("no route".into())));
+        assert!(!is_ready());
+    }
+
+    #[test]
+    fn a_database_that_lets_many_looks_pass_is_silent_until_it_answers() {
+        let (ask, _asked) = mpsc::channel();
+        let (tell, seen) = mpsc::channel();
+        let mut lookout = Lookout { ask, seen, asked: false, missed: MOST_MISSED - 1 };
+        assert!(!lookout.is_silent());
+        assert!(lookout.look().is_none() && lookout.is_silent());
+        tell.send(Ok(MembersView::default())).unwrap();
+        assert!(lookout.look().is_some() && !lookout.is_silent());
     }
 
     #[test]

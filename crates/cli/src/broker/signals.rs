@@ -3,7 +3,7 @@
 //!
 //! What was asked for is kept: an event loop that begins later is told as well.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use krarup_net::tls::Acceptor;
 use krarup_serve::broker::engine::Ending;
 
 use crate::failure::Failure;
+use crate::last_steps::LastSteps;
 use crate::tls;
 
 const STOP: Token = Token(0);
@@ -21,7 +22,11 @@ const DRAIN: Token = Token(2);
 
 /// What signals have asked of this process so far.
 #[derive(Debug, Default)]
-pub(super) struct ProcessSignals(Arc<Inner>);
+pub(super) struct ProcessSignals {
+    inner: Arc<Inner>,
+    /// What listens for one more stop once the event loops have ended.
+    last_steps: OnceLock<LastSteps>,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -109,17 +114,17 @@ impl ProcessSignals {
             }
         };
         thread::Builder::new().name("signals".into()).spawn(listens).map_err(wrong)?;
-        Ok(Self(inner))
+        Ok(Self { inner, last_steps: OnceLock::new() })
     }
 
     /// SIGHUP reads the certificate of this one again, from now on.
     pub(super) fn reloads(&self, acceptor: &Acceptor) {
-        self.0.state().acceptor = Some(acceptor.clone());
+        self.inner.state().acceptor = Some(acceptor.clone());
     }
 
     /// Tells this event loop what was asked for, and what will be.
     pub(super) fn follow(&self, ending: &Arc<Ending>, follows: Follows) {
-        let mut state = self.0.state();
+        let mut state = self.inner.state();
         state.tell(ending, follows);
         // Shards that ended are followed no more.
         state.followers.retain(|(shard, _)| shard.strong_count() > 0);
@@ -128,13 +133,20 @@ impl ProcessSignals {
 
     /// How often a stop was asked for.
     pub(super) fn stops(&self) -> usize {
-        self.0.state().stops
+        self.inner.state().stops
+    }
+
+    /// The event loops have ended. Where a stop was asked for, one more ends what is left to do.
+    pub(super) fn last_steps(&self) {
+        if self.stops() > 0 {
+            self.last_steps.get_or_init(LastSteps::begin);
+        }
     }
 
     /// Waits for so long, or until a stop has been asked for more than so often; whether it has.
     pub(super) fn wait(&self, most: Duration, stops: usize) -> bool {
-        let state = self.0.state();
-        let waited = self.0.changed.wait_timeout_while(state, most, |state| state.stops <= stops);
+        let state = self.inner.state();
+        let waited = self.inner.changed.wait_timeout_while(state, most, |state| state.stops <= stops);
         waited.unwrap_or_else(PoisonError::into_inner).0.stops > stops
     }
 }

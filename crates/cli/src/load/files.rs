@@ -27,7 +27,8 @@ struct Files {
     /// Open from the start: what is no plain file is written into.
     csv: Option<(PathBuf, File)>,
     seconds: Vec<(Stamp, Nanos, Vec<VisitTally>)>,
-    hlog: Option<(PathBuf, BufWriter<File>)>,
+    /// Open from the start, too.
+    hlog: Option<(PathBuf, File)>,
     log: Option<(PathBuf, LogWriter<BufWriter<File>>)>,
 }
 
@@ -82,8 +83,8 @@ impl Files {
         };
         let hlog = match hlog {
             Some(path) => {
-                let file = File::create(&path).map_err(|error| unwritten(&path, &error))?;
-                Some((path, BufWriter::new(file)))
+                let file = written::open(&path)?;
+                Some((path, file))
             }
             None => None,
         };
@@ -97,8 +98,13 @@ impl Files {
             let tallies = share.counts.iter().map(|counts| counts.tally).collect();
             self.seconds.push((segment.start, length, tallies));
         }
-        if let Some((path, out)) = self.hlog.take() {
-            let begun = LogWriter::begin(out, RunMetadata { epoch_unix: event.epoch_unix });
+        if let Some((path, file)) = self.hlog.take() {
+            // What an earlier run has written stays until there is a second of this one.
+            if !is_special(file.metadata()) {
+                file.set_len(0).map_err(|error| unwritten(&path, &error))?;
+            }
+            let run = RunMetadata { epoch_unix: event.epoch_unix };
+            let begun = LogWriter::begin(BufWriter::new(file), run);
             let begun = begun.map_err(|problem| unwritten(&path, &problem))?;
             self.log = Some((path, begun));
         }

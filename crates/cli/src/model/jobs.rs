@@ -404,7 +404,7 @@ pub(super) fn compared(args: &ModelCompareArgs) -> Result<Answer, Failure> {
         notes.extend(solution.notes.clone());
         figures.push(classes_figure(&solution, limits::of(&network).ok().as_ref(), &measured));
         figures.push(stations_figure(&solution, &network));
-        limits::compare_solution(&solution, &measured)
+        limits::compare_solution(&solution, &measured).map_err(|error| failed(&args.model, &error))?
     };
     let error = limits::mean_error(&table);
     let held_out = table.rows.iter().any(|row| row.last().is_some_and(|cell| *cell == "no".into()));

@@ -17,7 +17,7 @@ use std::time::Duration;
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use krarup_analysis::top::TopState;
 use krarup_net::mio::{Events, Poll, Token};
-use krarup_net::signal::Signals;
+use krarup_net::signal::SignalStream;
 use krarup_report::top::{TopKey, TopPage, TopView, draw};
 use krarup_units::{Address, Seconds};
 use ratatui::DefaultTerminal;
@@ -31,7 +31,6 @@ const HEADROOM: Duration = Duration::from_secs(10);
 const PAGE: isize = 10;
 
 const STOP: Token = Token(0);
-const HANG_UP: Token = Token(1);
 
 /// What happens.
 #[derive(Debug)]
@@ -288,10 +287,10 @@ fn ask_headroom(instance: Address, elapsed: Elapsed, send: Sender<TopEvent>) -> 
     keep
 }
 
-/// SIGINT, SIGTERM and SIGHUP end the program in order.
+/// The signals that end a work end the program in order.
 fn end_on_signals(send: Sender<TopEvent>) -> io::Result<()> {
     let mut poll = Poll::new()?;
-    let signals = Signals::register(poll.registry(), STOP, HANG_UP)?;
+    let signals = SignalStream::ending(poll.registry(), STOP)?;
     thread::spawn(move || {
         let _kept = signals;
         let mut events = Events::with_capacity(4);

@@ -254,12 +254,18 @@ fn what_cannot_be_analysed_is_told_with_a_hint() {
     let empty = fresh("analyze-empty");
     fs::create_dir_all(&empty).unwrap();
     let empty = empty.to_str().unwrap();
+    let results = fresh("analyze-results");
+    fs::create_dir_all(&results).unwrap();
+    fs::write(results.join("spec.toml"), SPEC).unwrap();
+    let results = results.to_str().unwrap();
     for (words, what) in [
         (vec!["analyze", "/not/here"], "/not/here"),
         (vec!["analyze", &text], "analyze-no-rows"),
         (vec!["analyze", empty], "holds no rows.parquet"),
         (vec!["analyze", &rows, "--warm-up", "900h"], "nothing is left"),
         (vec!["analyze", &rows, "--window", "0s"], "a window must be longer"),
+        (vec!["analyze", results, "--trace"], "is a directory of results"),
+        (vec!["analyze", &rows, "--trace"], "no request in it asks a cache for a key: "),
     ] {
         let ended = krarup(&words);
         assert!(ended.code == Some(2) && ended.errors.contains(what), "{words:?}: {ended:?}");

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use krarup_store::postgres::{Database, ProcessEnvironment};
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -284,6 +286,23 @@ fn every_spec_in_the_documents_can_be_planned() {
         }
     }
     assert!(planned >= 3, "the documents have whole specs: {planned}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// An image has no home with an authority in it.
+#[test]
+fn every_address_of_a_database_in_the_documents_can_be_used_as_it_stands() {
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for path in documents() {
+        let text = fs::read_to_string(&path).expect("a document can be read");
+        for address in text.split("'postgres://").skip(1).filter_map(|rest| rest.split('\'').next()) {
+            checked += 1;
+            let parsed = Database::parse(&format!("postgres://{address}"), &ProcessEnvironment::default());
+            wrong.extend(parsed.err().map(|why| format!("{}: {address}: {why}", path.display())));
+        }
+    }
+    assert!(checked >= 2, "the documents have addresses of databases: {checked}");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 

@@ -61,6 +61,16 @@ fn a_connection_of_memcacheds_protocol_that_waits_is_answered_when_the_broker_st
 }
 
 #[test]
+fn a_socket_that_cannot_be_made_has_nothing_to_do_with_names() {
+    for program in ["broker", "cache"] {
+        // What stands where its directory would is none.
+        let ended = Program::begin(&[program, "--listen", "unix:/dev/null/socket"]).ended();
+        assert!(ended.code == Some(2) && ended.errors.contains("choose another address"), "{ended:?}");
+        assert!(!ended.errors.contains("name service"), "{ended:?}");
+    }
+}
+
+#[test]
 fn clients_of_either_protocol_speak_tls_and_strangers_are_turned_away() {
     let (proxied, key, authority) =
         (certificate("proxy.pem"), certificate("proxy.key"), certificate("authority.pem"));

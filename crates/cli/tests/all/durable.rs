@@ -296,6 +296,8 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_one_owns_the_
     a_broker_that_is_no_longer_the_owner_writes_nothing(&cluster);
     it_is_cut_between_two_batches(&cluster);
     it_is_killed_between_two_batches(&cluster);
+    an_outbox_of_large_messages_takes_little_memory(&cluster);
+    refused::what_cannot_be_read_is_no_message_refused(&cluster);
     nothing_is_lost_and_nothing_comes_twice(&cluster, "owned");
 }
 
@@ -307,6 +309,7 @@ fn a_broker_waits_for_its_turn_whatever_the_database_does() {
     standby::a_waiting_broker_outlives_the_database_and_its_sessions(&cluster);
     standby::monitoring_hears_of_a_broker_that_waits(&cluster);
     standby::a_deposed_owner_is_the_next_that_waits(&cluster);
+    standby::what_was_recorded_is_kept_where_no_further_turn_begins(&cluster);
     standby::a_step_of_the_databases_clock_ends_no_owner(&cluster);
     standby::brokers_that_share_wait_again_where_there_is_an_owner(&cluster);
     standby::members_wait_again_where_the_queues_are_divided_otherwise(&cluster);
@@ -325,6 +328,8 @@ fn messages_are_counted_as_they_change_and_databases_are_taken_along() {
         counts::no_request_reads_the_messages_of_other_tubes(&cluster, mode);
         counts::messages_that_expire_are_all_counted(&cluster, mode);
         counts::the_total_stays_when_a_tube_is_forgotten(&cluster, mode);
+        counts::rows_of_a_day_are_not_all_read_to_add_up(&cluster, mode);
+        counts::a_message_is_reserved_however_often_it_was(&cluster, mode);
     }
     counts::databases_of_earlier_versions_are_taken_along(&cluster);
     counts::a_database_of_a_later_version_is_refused(&cluster);
@@ -396,6 +401,14 @@ fn signals_are_heard_while_the_database_says_nothing() {
 }
 
 #[test]
+fn a_database_that_hangs_with_its_sessions_open_is_noticed() {
+    let Some(cluster) = Cluster::start("hangs") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    refused::a_database_that_hangs_takes_nothing_until_it_answers(&cluster);
+}
+
+#[test]
 fn a_pooler_that_changes_sessions_is_refused_at_the_start() {
     let Some(cluster) = Cluster::start("pooler") else {
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
@@ -413,6 +426,7 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_several_own_s
     shards::a_get_waits_wherever_its_shard_moves(&cluster);
     shards::a_broker_that_is_asked_to_stop_twice_hurries(&cluster);
     shards::a_shard_is_served_without_an_admin_address(&cluster);
+    shards::a_broker_is_ready_whichever_shards_it_owns(&cluster);
     shards::clients_come_by_every_door(&cluster);
     shards::who_is_asked_for_certificates_or_permissions_is_asked_for_a_secret(&cluster);
     shards::each_counts_its_own(&cluster);
@@ -459,6 +473,9 @@ fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
         more_than_one_sweep_takes_is_all_ready(cluster, mode);
     }
     what_is_gone_is_in_the_archive_for_a_time(cluster, mode);
+    a_queue_that_is_emptied_does_what_it_was_told_to_do(cluster, mode);
+    what_dies_and_is_taken_at_once_was_in_the_tube_of_the_dead(cluster, mode);
+    a_database_with_another_isolation_is_used_as_any(cluster, mode);
     flags_and_ends_of_single_messages_outlive_the_broker(cluster, mode);
     a_backup_made_under_load_has_the_queues_of_its_moment(cluster, mode);
 }
@@ -541,6 +558,91 @@ fn what_is_gone_is_in_the_archive_for_a_time(cluster: &Cluster, mode: &str) {
     say(&mut peer, "archive-tube default 0\r\n", "ARCHIVING\r\n");
     say(&mut peer, "pop\r\n", "POPPED 4 1\r\nx\r\n");
     assert_eq!(archived(), "");
+    assert!(broker.stop().success);
+}
+
+fn a_queue_that_is_emptied_does_what_it_was_told_to_do(cluster: &Cluster, mode: &str) {
+    let name = format!("emptied_{mode}");
+    let store = cluster.database(&name);
+    let (broker, door) = with_both_doors(&["--store", &store, "--mode", mode, "--pool", "5"]);
+    let (mut peer, mut other) = (broker.connect(), Peer::connect(door));
+    say(&mut peer, "limit-tube jobs 1 dead\r\n", "LIMITED\r\n");
+    say(&mut peer, "archive-tube jobs 3600\r\n", "ARCHIVING\r\n");
+    say(&mut other, "set jobs 0 0 1\r\nx\r\n", "STORED\r\n");
+    say(&mut other, "flush jobs\r\n", "DELETED\r\n");
+    say(&mut other, "delete jobs\r\n", "DELETED\r\n");
+    let archived = || cluster.sql(&name, "SELECT count(*) FROM krarup.archive WHERE tube = 'jobs'");
+    assert_eq!(archived(), "1", "{mode}");
+    let kept = || cluster.sql(&name, "SELECT most, dead, keeps FROM krarup.tube WHERE name = 'jobs'");
+    assert_eq!(kept(), "1|dead|3600", "{mode}");
+    // One that goes itself lets its messages go as it was told to.
+    say(&mut other, "set jobs 0 0 1\r\nx\r\n", "STORED\r\n");
+    say(&mut peer, "delete-tube jobs\r\n", "DELETED\r\n");
+    assert_eq!((archived(), kept()), ("2".to_owned(), String::new()), "{mode}");
+    assert!(broker.stop().success);
+}
+
+fn what_dies_and_is_taken_at_once_was_in_the_tube_of_the_dead(cluster: &Cluster, mode: &str) {
+    let name = format!("dies_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    let (mut worker, mut collector) = (broker.connect(), broker.connect());
+    say(&mut worker, "limit-tube default 1 dead\r\n", "LIMITED\r\n");
+    say(&mut worker, "archive-tube dead 3600\r\n", "ARCHIVING\r\n");
+    say(&mut worker, "put 1 0 60 1\r\nx\r\n", "INSERTED 1\r\n");
+    say(&mut worker, "reserve\r\n", "RESERVED 1 1\r\nx\r\n");
+    say(&mut collector, "watch dead\r\nignore default\r\n", "WATCHING 2\r\nWATCHING 1\r\n");
+    collector.send(b"pop 60\r\n").unwrap();
+    until("it waits", || counts::told(&mut worker, "stats-tube dead\r\n", ["current-waiting"]) == [1]);
+    say(&mut worker, "release 1 1 0\r\n", "BURIED\r\n");
+    collector.expect(b"POPPED 1 1\r\nx\r\n").unwrap_or_else(|why| panic!("{mode}: {why}"));
+    assert_eq!(cluster.sql(&name, "SELECT tube FROM krarup.archive"), "dead", "{mode}");
+    assert!(broker.stop().success);
+}
+
+/// Statements that see only what was committed before their transaction began are refused for what
+/// others do, and do not see who owns the queues by now.
+fn a_database_with_another_isolation_is_used_as_any(cluster: &Cluster, mode: &str) {
+    let name = format!("isolation_{mode}");
+    let store = cluster.database(&name);
+    let serializable = format!("ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'");
+    cluster.sql("postgres", &serializable);
+    let broker = broker(&store, mode);
+    cluster.sql(
+        &name,
+        "CREATE FUNCTION is_serializable() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN IF current_setting('transaction_isolation') = 'serializable' THEN RAISE 'serializable'; END IF; \
+                      RETURN NULL; END $$; \
+         CREATE TRIGGER is_serializable BEFORE INSERT OR DELETE ON krarup.message EXECUTE FUNCTION is_serializable(); \
+         CREATE TRIGGER is_serializable BEFORE INSERT OR DELETE ON krarup.message_row EXECUTE FUNCTION is_serializable()",
+    );
+    let mut peer = broker.connect();
+    say(&mut peer, "put 1 0 60 1\r\nx\r\n", "INSERTED 1\r\n");
+    say(&mut peer, "reserve\r\ndelete 1\r\n", "RESERVED 1 1\r\nx\r\nDELETED\r\n");
+    let storm = Storm::begin(broker.address(), 6);
+    storm.wait_for(300);
+    storm.end().check(broker.address(), 0);
+    assert!(broker.stop().success);
+}
+
+fn an_outbox_of_large_messages_takes_little_memory(cluster: &Cluster) {
+    const LENGTH: usize = 4 << 20;
+    const COUNT: usize = 80;
+    let store = cluster.database("large_outbox");
+    let flags = ["--store", &store, "--heads", "0B", "--read-ahead", "1", "-z", "4MiB"];
+    let begin = [&["broker", "--listen", "127.0.0.1:0"], &flags[..]].concat();
+    // It makes the tables.
+    assert!(Program::krarup(&begin).stop().success);
+    let lay_down =
+        format!("SELECT krarup.put('large', repeat('x', {LENGTH})) FROM generate_series(1, {COUNT})");
+    cluster.sql("large_outbox", &lay_down);
+    let broker = Program::krarup(&begin);
+    let left = || cluster.sql("large_outbox", "SELECT count(*) FROM krarup.incoming");
+    until("all messages are taken in", || left() == "0");
+    let (most, all) = (crate::large::most(&broker), COUNT * LENGTH / 1_024);
+    assert!(most < all / 2, "{most} KiB for messages of {all}");
+    let taken_in = "SELECT count(*), sum(octet_length(body)) FROM krarup.message WHERE tube = 'large'";
+    assert_eq!(cluster.sql("large_outbox", taken_in), format!("{COUNT}|{}", COUNT * LENGTH));
     assert!(broker.stop().success);
 }
 

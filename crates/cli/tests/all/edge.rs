@@ -313,6 +313,18 @@ fn a_memcached_that_asks_for_a_password_gets_it() {
     fs::remove_file(copy).unwrap();
 }
 
+/// It would be every client's to read.
+#[test]
+fn a_memcached_that_asks_for_no_password_keeps_none() {
+    let (server, login) = (memcached(), file("edge-kept-login", "anna:secret\n"));
+    let proxy =
+        proxy("edge-kept", &server.address().to_string(), &format!("[edge]\nserver_login = {login:?}\n"));
+    works(&proxy);
+    let mut client = proxy.connect();
+    client.send(b"get krarup\r\n").unwrap();
+    client.expect(b"END\r\n").unwrap();
+}
+
 #[test]
 fn what_reaches_beyond_its_keys_is_refused_unless_it_is_allowed() {
     let server = memcached();
@@ -607,6 +619,19 @@ fn a_proxy_takes_the_place_of_another_and_no_client_is_refused() {
         client.expect(b"END\r\n").unwrap();
     }
     assert!(second.stop().success);
+}
+
+/// Clients would connect to it that the kernel then resets.
+#[test]
+fn a_proxy_that_cannot_have_its_admin_address_listens_for_no_client() {
+    let taken = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [clients, admin] = taken.each_ref().map(|listener| listener.local_addr().unwrap().to_string());
+    let config = file("edge-admin-taken", "[edge]\nreuse_port = true\n");
+    let flags = ["--listen", &clients, "--admin", &admin, "--servers", "127.0.0.1:1", "--config", &config];
+    let ended = Program::begin(&[&["proxy"], &flags[..]].concat()).ended();
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.errors.contains(&format!("cannot listen on {admin}: another process")), "{ended:?}");
+    assert!(ended.errors.contains("give it another --admin"), "{ended:?}");
 }
 
 #[test]

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::experiment::{LONG, begin, json, place, run, still_runs};
-use crate::support::fresh;
 use crate::support::process::{Program, skipped, unread};
 use crate::support::terminal::OnTerminal;
-use rustix::process::Signal;
+use crate::support::{fresh, test_id};
+use rustix::process::{Pid, Signal, kill_process};
 
 const SPEC: &str = r#"
 title = "two mixes, two numbers of clients"
@@ -92,6 +92,23 @@ fn an_experiment_is_run_once_and_reported_as_often_as_asked() {
     let again = run(&spec, &out);
     assert_eq!(again.errors.matches("/8 workload ").count(), 1, "{again:?}");
     assert!(!again.output.contains(&told), "{again:?}");
+}
+
+/// Figures are of what came through: the reader of the page knows what did not.
+#[test]
+fn a_report_says_which_runs_are_missing() {
+    let (spec, out) = place("experiment-missing", &SPEC.replace("min = 2", "min = 1"));
+    let ended = run(&spec, &out);
+    assert!(!ended.output.contains("are missing"), "{ended:?}");
+    let place = |folder: &str, run: &str| out.join(folder).join("workload=read,connections=3").join(run);
+    fs::create_dir_all(place("failed", "")).unwrap();
+    fs::rename(place("trials", "0"), place("failed", "0-0")).unwrap();
+    let reported = Program::begin(&["report", out.to_str().unwrap()]).ended();
+    let said = "Runs of workload read, connections 3 are missing: 0 of 1 are complete, and 1 attempt failed.";
+    assert!(reported.success && reported.output.contains(said), "{reported:?}");
+    assert!(fs::read_to_string(out.join("report.html")).unwrap().contains(said));
+    let read = results(&out)["verdicts"][0].clone();
+    assert_eq!((&read["at"]["clients"], &read["missing"][0]), (&1.into(), &3.into()), "{read}");
 }
 
 /// A script that changes its spec does not lose what was measured.
@@ -214,6 +231,68 @@ fn ctrl_c_keeps_what_is_complete_and_says_how_to_go_on() {
     assert!(trials(&out).len() >= 2);
     run(&spec, &out);
     assert_eq!(trials(&out).len(), 8);
+}
+
+/// As nohup starts it, it goes on where its terminal is gone.
+#[test]
+fn a_hang_up_that_is_ignored_ends_no_experiment() {
+    let one = SPEC.replace("min = 2", "min = 1").replace("levels = [1, 3]", "levels = [1]");
+    let (spec, out) = place("experiment-nohup", &one);
+    let words = ["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let mut running = Program::ignoring_hang_ups(&words);
+    running.says_text("1/2 ");
+    running.signal(Signal::HUP);
+    let ended = running.ended_within(LONG);
+    assert!(ended.success, "{ended:?}");
+    assert_eq!(trials(&out).len(), 2);
+}
+
+const RUNNING_SERVER: &str = r#"
+title = "a server that runs already"
+retries = 0
+repetitions = { min = 1 }
+phases = { warm_up = "$warm_up", measure = "$measure" }
+population = "connections"
+
+[[factor]]
+name = "connections"
+levels = [1]
+
+[stations.servers]
+addresses = ["$address"]
+[stations.clients]
+program = "load"
+flags = ["--ratio", "0:1", "--connections", "$connections"]
+"#;
+
+/// The process that is told this word.
+fn process_with(word: &str) -> Pid {
+    let is_told = |entry: &fs::DirEntry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|one| one == word.as_bytes())
+    };
+    let found = fs::read_dir("/proc").unwrap().filter_map(Result::ok).find(is_told).unwrap();
+    Pid::from_raw(found.file_name().to_str().unwrap().parse().unwrap()).unwrap()
+}
+
+/// A load that is asked to end reports all the same: its trial would be shorter than the others, or
+/// measured cold, and nothing would say so.
+#[test]
+fn a_trial_whose_load_was_stopped_before_its_end_has_failed() {
+    for (warm_up, measure) in [("0s", "600s"), ("600s", "100ms")] {
+        let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+        let address = server.address().to_string();
+        let text = RUNNING_SERVER.replace("$warm_up", warm_up).replace("$measure", measure);
+        let (spec, out) = place("experiment-load-stopped", &text.replace("$address", &address));
+        let running = begin(&spec, &out);
+        let mut peer = server.connect();
+        support::until("the load has begun", || peer.count("cmd_get") > 0);
+        kill_process(process_with(&address), Signal::TERM).unwrap();
+        let ended = running.ended();
+        assert_eq!((ended.code, trials(&out).len()), (Some(1), 0), "{ended:?}");
+        let failed = &json(&out.join("failed/connections=1/0-0/trial.json"))["failed"];
+        assert!(failed.as_str().unwrap().ends_with("client 1 was stopped before its end"), "{failed}");
+    }
 }
 
 /// Also where it is a run of the anchor, which is no repetition of its cell.
@@ -536,6 +615,62 @@ flags = ["--mode", "direct", "--pool", "2", "--rows", "{records}/rows.parquet"]
 program = "load"
 flags = ["--mix", "send=1,pop-tube=1,list-tubes-for-me=1", "--connections", "$clients"]
 "#;
+
+#[test]
+fn a_password_that_would_be_kept_with_every_trial_is_warned_of() {
+    let (head, rest) = BROKERS.split_once("[stations.servers]").unwrap();
+    let (_, clients) = rest.split_once("[stations.clients]").unwrap();
+    for (flags, warns) in [
+        ("\"--store\", \"postgres://k:hidden@127.0.0.1:1/q\"", true),
+        ("\"--store=host=127.0.0.1 user=k password=hidden\"", true),
+        ("\"--store\", \"postgres://k@127.0.0.1:1/q\"", false),
+        ("\"--store-file\", \"/etc/krarup/store\"", false),
+    ] {
+        let servers = format!("[stations.servers]\nprogram = \"broker\"\ncount = 1\nflags = [{flags}]\n");
+        let text = format!("{head}{servers}[stations.clients]{clients}");
+        let (spec, _) = place("experiment-password", &text);
+        let ended = Program::begin(&["plan", spec.to_str().unwrap()]).ended();
+        let warned = ended.errors.contains("--store-file FILE");
+        assert!(ended.success && warned == warns && !ended.errors.contains("hidden"), "{flags}: {ended:?}");
+    }
+}
+
+/// Neither where the run is stopped while it is made nor, once the next begins, of one that was
+/// killed.
+#[test]
+fn no_database_of_an_experiment_is_left() {
+    if postgres_programs().is_none() {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    }
+    // A short name: there is a socket in it.
+    let folder = std::env::temp_dir().join(format!("krarup-dbs-{}", test_id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).unwrap();
+    let databases = || {
+        let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_str().unwrap().starts_with("krarup-broker-")).count()
+    };
+    let (spec, out) = place("experiment-database", &BROKERS.replace("[2, 4, 8, 16]", "[2, 4]"));
+    let begin = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
+        command.args(["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+        command.env("TMPDIR", &folder);
+        Program::spawn(command)
+    };
+    let stopped = begin();
+    support::until("the database is being made", || databases() > 0);
+    stopped.signal(Signal::INT);
+    let ended = stopped.ended();
+    assert_eq!((ended.code, databases()), (Some(130), 0), "{ended:?}");
+    let mut killed = begin();
+    killed.says_text("2/2 ");
+    killed.signal(Signal::KILL);
+    killed.ended();
+    assert_eq!(databases(), 1);
+    let ended = begin().ended_within(LONG);
+    assert!(ended.success && databases() == 0, "{ended:?}");
+    fs::remove_dir_all(folder).unwrap();
+}
 
 /// The middleware of message queues, as clients, brokers and database on hosts of their own: what
 /// brokers record is read like what proxies record, and models are made of it.

@@ -8,7 +8,7 @@ use std::thread;
 
 use krarup_model::headroom::Headroom;
 use krarup_record::file::RunMetadata;
-use krarup_record::file::rows::RowFileWriter;
+use krarup_record::file::rows::{KeySample, RowFileWriter, RowSettings};
 use krarup_record::summary::{MiddlewareSummary, RunSummary};
 use krarup_record::{Operation, Recorder, RecorderSettings, ServerVisit, Visit};
 use krarup_units::{Nanos, Stamp};
@@ -40,12 +40,16 @@ pub(crate) fn of_known_rows(name: &str) -> Headroom {
 }
 
 pub(crate) fn write(path: &Path, visits: &[Visit]) {
+    write_as(path, visits, RunMetadata { epoch_unix: Nanos(0) }.into(), 0);
+}
+
+fn write_as(path: &Path, visits: &[Visit], settings: RowSettings, lost: u64) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let run = RunMetadata { epoch_unix: Nanos(0) };
-    let mut file = RowFileWriter::new(File::create(path).unwrap(), run).unwrap();
+    let mut file = RowFileWriter::new(File::create(path).unwrap(), settings).unwrap();
     for visit in visits {
         file.push(visit, &[ServerVisit::ok(0, visit.received, visit.replied)]).unwrap();
     }
+    file.lost(lost);
     file.finish().unwrap();
 }
 
@@ -149,6 +153,30 @@ fn rows_of_a_broker_are_not_judged_as_those_of_a_proxy() {
     let refused = judged(true);
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.errors.contains("ask its admin address"), "{refused:?}");
+}
+
+/// Servers worked for what has no row, too: rates would be too low, and waits taken for service.
+#[test]
+fn rows_that_are_not_all_requests_of_a_proxy_are_not_judged() {
+    let path = fresh("headroom-unfit").join("rows.parquet");
+    let all = || RowSettings::from(RunMetadata { epoch_unix: Nanos(0) });
+    let sample = || RowSettings { sample: KeySample::one_of(16), ..all() };
+    let of_clients = || RowSettings { of_clients: true, ..all() };
+    let visits = visits();
+    let puts: Vec<_> = visits.iter().map(|visit| Visit { operation: Operation::Put, ..*visit }).collect();
+    for (visits, settings, lost, part) in [
+        (&visits, sample(), 0, "1/16 of the keys"),
+        (&visits, of_clients(), 0, "a load generator wrote these rows"),
+        (&visits, all(), 5_000, "5,000 rows are missing"),
+        (&puts, all(), 0, "a broker wrote these rows"),
+    ] {
+        write_as(&path, visits, settings, lost);
+        let refused = krarup(&["headroom", path.to_str().unwrap()]);
+        assert_eq!(refused.code, Some(2), "{part}: {refused:?}");
+        assert!(refused.errors.contains(part) && refused.errors.contains("hint: "), "{part}: {refused:?}");
+    }
+    write_as(&path, &visits, all(), 5);
+    assert_eq!(krarup(&["headroom", path.to_str().unwrap()]).code, Some(0), "one in ten thousand");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::support;
 use crate::support::process::Program;
 
 /// The most memory that a process has used, in KiB.
-fn most(program: &Program) -> usize {
+pub(crate) fn most(program: &Program) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()

@@ -304,6 +304,29 @@ fn an_interrupt_ends_the_run_and_still_reports() {
     assert!(number(&result, "/account/answered") > 0);
 }
 
+/// As nohup starts it, it goes on where its terminal is gone.
+#[test]
+fn a_hang_up_that_is_ignored_ends_no_run() {
+    let mut store = storing();
+    let (go_on, sent) = mpsc::channel();
+    let server = scripted(move |number, request| {
+        if number == 5 {
+            sent.recv().unwrap();
+        }
+        store(number, request)
+    });
+    let load =
+        Program::ignoring_hang_ups(&["load", "-s", &server.address, "-c", "1", "-n", "5000", "--json", "-"]);
+    // The sixth request waits for its answer.
+    (0..6).for_each(|_| server.asked.recv().unwrap());
+    load.signal(Signal::HUP);
+    go_on.send(()).unwrap();
+    let ended = load.ended();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let result = ended.json();
+    assert_eq!((&result["interrupted"], number(&result, "/account/answered")), (&false.into(), 5_000));
+}
+
 #[test]
 fn a_run_that_ends_in_its_warm_up_fails() {
     let server = scripted(storing());
@@ -482,12 +505,17 @@ fn seconds_of_an_earlier_run_stay_where_no_run_is_completed() {
     let keep = ["-s", &server.address, "--keys", "10", "--csv", text(&csv)];
     let (code, _, stderr) = finished(&[&keep[..], &["--populate-only", "--hlog", text(&hlog)]].concat());
     assert_eq!(code, 0, "{stderr}");
-    let failing = ["--start-at", "2001-09-09T01:46:40Z"];
+    let failing = ["--start-at", "2001-09-09T01:46:40Z", "--hlog", text(&hlog)];
     let (code, _, stderr) = finished(&[&keep[..], &failing].concat());
     assert_eq!(code, 1, "{stderr}");
-    for file in [csv, hlog] {
+    for file in [&csv, &hlog] {
         assert_eq!(std::fs::read_to_string(file).unwrap(), "earlier");
     }
+    // One that is completed leaves nothing of them, however long they were.
+    std::fs::write(&hlog, "earlier".repeat(100_000)).unwrap();
+    let (code, _, stderr) = finished(&[&keep[..], &["-n", "20", "--hlog", text(&hlog)]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    assert!(!std::fs::read_to_string(&hlog).unwrap().contains("earlier"));
 }
 
 #[test]

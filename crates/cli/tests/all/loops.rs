@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::thread;
 
 use crate::support::conversation::memcached;
-use crate::support::peer::{Peer, asked, talk};
+use crate::support::peer::{Peer, asked, listen, talk};
 use crate::support::process::Program;
 use crate::support::{file, fresh, until};
 use rustix::process::Signal;
@@ -137,6 +137,50 @@ fn another_configuration_reaches_all_loops_and_a_bad_one_none() {
     assert!(asked(other.address(), "POST", "/reload").starts_with("HTTP/1.1 200"));
     until("monitoring is nowhere", || std::net::TcpStream::connect(other.address()).is_err());
     assert!(proxy.stop().success);
+}
+
+/// A server that answers each request with another key.
+fn mistaken_server() -> SocketAddr {
+    let listener = listen();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        while let Ok(mut peer) = Peer::accept(&listener) {
+            thread::spawn(move || {
+                while let Ok(line) = peer.line() {
+                    let greeted = line == b"version\r\n";
+                    let answer: &[u8] =
+                        if greeted { b"VERSION 1.6.18\r\n" } else { b"VALUE other 0 1\r\nx\r\nEND\r\n" };
+                    if peer.send(answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Of connections that are not the first one of the first loop it is not told that they are lost.
+#[test]
+fn the_log_has_an_answer_that_was_not_asked_for_on_whichever_connection_it_came() {
+    let server = mistaken_server();
+    for config in
+        ["threads = 2", "server_connections = 2", "dedicated = true", "engine = \"threads\"\nworkers = 2"]
+    {
+        let config = file("loops-mistaken", &format!("{config}\n"));
+        let mut proxy = Program::proxy(&[server], &["--config", &config]);
+        // One at each event loop.
+        let [_first, mut second] = [(); 2].map(|()| proxy.connect());
+        second.send(b"get a\r\n").unwrap();
+        let reply = String::from_utf8(second.line().unwrap()).unwrap();
+        assert!(reply.starts_with("SERVER_ERROR ") && !reply.contains("other"), "{reply}");
+        proxy.says(|line| {
+            (line.contains(&format!("to server {server} was closed for its answer"))
+                && line.contains("`VALUE other 0 1`"))
+            .then_some(())
+        });
+        assert!(proxy.stop().success);
+    }
 }
 
 #[test]

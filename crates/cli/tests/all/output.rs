@@ -1,11 +1,20 @@
 //! A reader may leave, as `head` does, and a disk may be full: a command ends by its own exit code,
-//! and never by a panic.
+//! and never by a panic. A reader may also stand still: a service goes on, and ends.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
 
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::process::Signal;
+
+use crate::support::peer::Peer;
 use crate::support::process::{Port, Program, unread};
-use crate::support::{file, fresh};
+use crate::support::{TOO_LONG, file, fresh, until};
 
 /// Every command that prints, each with what it needs.
 fn printing() -> Vec<Vec<String>> {
@@ -71,5 +80,122 @@ fn output_that_a_full_disk_does_not_take_is_an_error_that_says_so() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{words:?}: {errors}");
         assert!(errors.contains("stdout cannot be written: No space left"), "{words:?}: {errors}");
+    }
+}
+
+/// A pipe whose reader may stand still.
+struct StalledPipe {
+    reader: PipeReader,
+    writer: PipeWriter,
+}
+
+impl StalledPipe {
+    fn new() -> Self {
+        let (reader, writer) = io::pipe().unwrap();
+        Self { reader, writer }
+    }
+
+    /// Starts our own binary, for which the shell opens the pipe once more, as `redirected` says.
+    fn begin(&self, redirected: &str, arguments: &[&str]) -> Program {
+        let name = format!("/proc/{}/fd/{}", std::process::id(), self.writer.as_raw_fd());
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("exec \"$@\" {redirected}\"$0\""), &name]);
+        command.arg(env!("CARGO_BIN_EXE_krarup")).args(arguments);
+        Program::spawn(command)
+    }
+
+    /// Starts a service whose stderr is the pipe, and that is read until it says where it listens.
+    fn is_stderr_of(&mut self, arguments: &[&str]) -> (Program, SocketAddr) {
+        let program = self.begin("2>", arguments);
+        let (tell, said) = mpsc::channel();
+        let reader = self.reader.try_clone().unwrap();
+        thread::spawn(move || {
+            for line in BufReader::new(reader).lines() {
+                if let Some(address) = line.unwrap().strip_prefix("listening on ") {
+                    tell.send(address.parse::<SocketAddr>().unwrap()).unwrap();
+                    return;
+                }
+            }
+        });
+        let address = said.recv_timeout(TOO_LONG).expect("it listens");
+        self.fill();
+        (program, address)
+    }
+
+    /// What is written to it from now on waits for its reader.
+    fn fill(&mut self) {
+        // The program has opened it anew: this holds for our end alone.
+        fcntl_setfl(&self.writer, OFlags::NONBLOCK).unwrap();
+        for piece in [&[b'.'; 4096][..], b"."] {
+            while self.writer.write_all(piece).is_ok() {}
+        }
+    }
+}
+
+#[test]
+fn a_stderr_that_nothing_reads_keeps_no_client_of_a_proxy_waiting() {
+    let (port, mut pipe) = (Port::new(), StalledPipe::new());
+    let server = port.address().to_string();
+    let cache = Program::cache_at(&port);
+    let (proxy, address) = pipe.is_stderr_of(&["proxy", "--listen", "127.0.0.1:0", "--servers", &server]);
+    let mut client = Peer::connect(address);
+    let mut comes = |reply: &str| {
+        until(reply, || {
+            client.send(b"get a\r\n").unwrap();
+            client.line().unwrap().starts_with(reply.as_bytes())
+        });
+    };
+    cache.kill();
+    comes("SERVER_ERROR");
+    // What it says of its server has no way out by now.
+    let _cache = Program::cache_at(&port);
+    comes("END");
+    comes("END");
+    let ended = proxy.stop();
+    assert!(ended.success && ended.output.contains("queue: "), "{ended:?}");
+}
+
+#[test]
+fn a_stderr_that_nothing_reads_keeps_no_client_of_a_broker_waiting() {
+    let mut pipe = StalledPipe::new();
+    let (broker, address) = pipe.is_stderr_of(&["broker", "--listen", "127.0.0.1:0"]);
+    let mut client = Peer::connect(address);
+    let mut is_refused = || {
+        client.send(b"put 0 0 10 1\r\na\r\n").unwrap();
+        client.line().unwrap() == b"DRAINING\r\n"
+    };
+    broker.signal(Signal::USR1);
+    until("it drains", &mut is_refused);
+    assert!(is_refused(), "after it has said so");
+    let ended = broker.stop();
+    assert!(ended.success, "{ended:?}");
+}
+
+fn has_thread(program: &Program, name: &str) -> bool {
+    let threads = fs::read_dir(format!("/proc/{}/task", program.id()));
+    let mut threads = threads.into_iter().flatten().flatten();
+    threads.any(|thread| fs::read_to_string(thread.path().join("comm")).is_ok_and(|its| its.trim() == name))
+}
+
+/// What the proxy says at its end, the cache and the broker waits for a reader that stands still.
+#[test]
+fn a_second_signal_ends_a_service_that_cannot_say_what_it_has_counted() {
+    let listen = ["--listen", "127.0.0.1:0"];
+    let services = [&["proxy", "--servers", "127.0.0.1:1"][..], &["cache"], &["broker"]];
+    let started = services.map(|service| {
+        let mut pipe = StalledPipe::new();
+        // What it was started with as stdout stays open until it ends, which is how that is seen.
+        let program = pipe.begin("3>&1 1>", &[service, &listen].concat()).listening();
+        pipe.fill();
+        program.interrupt();
+        (program, pipe)
+    });
+    for (program, _) in &started {
+        until("its event loops have ended", || has_thread(program, "last steps"));
+        program.interrupt();
+    }
+    for (program, _pipe) in started {
+        let ended = program.ended();
+        assert_eq!(ended.code, None, "{ended:?}");
     }
 }

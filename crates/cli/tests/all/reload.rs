@@ -667,6 +667,33 @@ fn a_reload_tries_its_servers_with_the_tls_that_it_brings() {
     assert!(proxy.stop().success);
 }
 
+/// As at the start; not of what was so before.
+#[test]
+fn a_reload_warns_of_what_it_brings() {
+    let text = |gutter: &str, timeout: u32| {
+        format!(
+            "listen = \"127.0.0.1:0\"\ntimeout = \"{timeout}s\"\n\
+             [pools.a]\nservers = [\"127.0.0.1:1\"]\n{gutter}\
+             [pools.b]\nlisten = \"127.0.0.1:0\"\nservers = [\"127.0.0.1:2\"]\n{gutter}\
+             [pools.spare]\nservers = [\"127.0.0.1:3\"]\n"
+        )
+    };
+    let path = file("reload-warns", &text("", 1));
+    let mut proxy = Program::begin(&["proxy", "--config", &path]);
+    proxy.says_text("listening on ");
+    for (timeout, expected) in [(2, true), (3, false)] {
+        std::fs::write(&path, text("gutter = \"spare\"\n", timeout)).unwrap();
+        proxy.signal(Signal::HUP);
+        let mut warned = false;
+        proxy.says(|line| {
+            warned |= line.contains("keep what they have in spare under the same keys");
+            line.contains("holds from now on").then_some(())
+        });
+        assert_eq!(warned, expected, "{proxy:?}");
+    }
+    assert!(proxy.stop().success);
+}
+
 #[test]
 fn a_socket_that_stays_gets_the_permissions_that_are_reloaded() {
     let server = Program::memcached(&[]);

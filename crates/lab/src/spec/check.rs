@@ -570,7 +570,7 @@ impl Check<'_> {
         if spec.testbed.is_elsewhere() {
             let what = "stations.servers: a database that asks for no password is for one machine";
             let hint = "write testbed = \"netns\" or \"local\", or let the servers be brokers that are told of a database: \
-                        program = \"broker\", flags = [\"--store\", \"postgres://…\"]";
+                        program = \"broker\", flags = [\"--store-file\", \"/etc/krarup/store\"]";
             return wrong(at("program"), what, hint);
         }
         if spec.counts(servers, 1).iter().any(|count| *count != 1) {
@@ -963,7 +963,7 @@ flags = ["--connections", "$clients"]
         assert!(wrong("count = 2", "config = \"x\"").1.contains("is not told where its config is"));
         let kubernetes = "testbed = \"kubernetes\"\n[kubernetes]\nimage = \"k\"";
         let (_, what, hint) = wrong("[[factor]]", &format!("{kubernetes}\n[[factor]]"));
-        assert!(what.contains("is for one machine") && hint.contains("--store"), "{what} {hint}");
+        assert!(what.contains("is for one machine") && hint.contains("--store-file"), "{what} {hint}");
         let fault = "[[fault]]\nstation = \"server 1\"\nat = \"1s\"\ndo = \"kill\"\n[[factor]]";
         assert!(wrong("[[factor]]", fault).1.contains("a fault of a database"));
     }

@@ -54,6 +54,13 @@ impl Offset {
         Nanos(u64::try_from(moved.max(0)).unwrap_or(u64::MAX))
     }
 
+    /// By how much it was set, or slewed, until it was `later` from ours; none where that is too
+    /// little to matter, or to be known.
+    pub fn moved(self, later: Self) -> Option<Seconds> {
+        let by = later.seconds - self.seconds;
+        (by.abs() > VAGUEST.max(self.within + later.within)).then_some(by)
+    }
+
     /// Why clients there cannot be told an instant; nothing where they can.
     pub fn refused(self) -> Option<Mistake> {
         if self.within > VAGUEST {
@@ -109,6 +116,14 @@ mod tests {
         assert!(
             refused(0.0, 0.15).to_string().contains("± 150 ms only (the way there and back takes 300 ms)")
         );
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_told_from_one_that_drifts_or_is_badly_known() {
+        let moved =
+            |seconds, within| Offset { seconds: 3.0, within: 0.001 }.moved(Offset { seconds, within });
+        assert_eq!((moved(0.0, 0.001), moved(6.0, 0.001)), (Some(-3.0), Some(3.0)));
+        assert_eq!((moved(3.03, 0.001), moved(3.2, 0.3)), (None, None));
     }
 
     proptest! {

@@ -37,6 +37,15 @@ impl Hosts {
         }
     }
 
+    /// All hosts of this kind that are on other machines; else one of them, for this machine.
+    pub fn all(&self, letter: char) -> Vec<Host> {
+        match self {
+            Self::Here | Self::Spaces(_) => vec![self.host(letter, 1)],
+            Self::Fleet(fleet) => (1..).map_while(|number| fleet.host(letter, number).cloned()).collect(),
+            Self::Pods(pods) => (1..).map_while(|number| pods.host(letter, number)).collect(),
+        }
+    }
+
     /// The namespaces, where there are some.
     pub fn network(&self) -> Option<&Namespaces> {
         match self {

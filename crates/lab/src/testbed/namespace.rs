@@ -33,7 +33,7 @@ pub fn inside<T: Send + 'static>(
 /// Kills what is still in a namespace of ours: a runner that is killed may have started a process
 /// that it had no time to note. How many there were.
 pub fn empty(space: &str) -> usize {
-    if !space.starts_with("krarup-") {
+    if !is_ours(space) {
         return 0;
     }
     let said = run("ip", &["netns", "pids", space]).unwrap_or_default();
@@ -41,9 +41,14 @@ pub fn empty(space: &str) -> usize {
     processes.filter(|process| kill_process(*process, Signal::KILL).is_ok()).count()
 }
 
-/// Takes a namespace away, and its links with it; whether there was one.
+/// Takes a namespace of ours away, and its links with it; whether there was one.
 pub fn remove(space: &str) -> bool {
-    ip(&["netns", "del", space]).is_ok()
+    is_ours(space) && ip(&["netns", "del", space]).is_ok()
+}
+
+/// A ledger that was tampered with may name others.
+fn is_ours(space: &str) -> bool {
+    space.starts_with("krarup-")
 }
 
 /// Runs `ip`.

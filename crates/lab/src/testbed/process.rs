@@ -268,7 +268,8 @@ impl ChildProcess {
     /// marker.
     ///
     /// # Errors
-    /// When it ends before, the time is over, or a stop was asked for.
+    /// When it ends before, the time is over, or a stop was asked for; one of this machine has been
+    /// ended then.
     pub fn ready(&mut self, marker: &str, within: Duration, stop: &Stop) -> Result<String, StationError> {
         let until = Instant::now() + within;
         let after = |line: &str| line.find(marker).map(|at| line[at + marker.len()..].trim().to_owned());
@@ -296,9 +297,11 @@ impl ChildProcess {
                 }
             }
             if stop.asked() {
+                self.give_up();
                 return Err(self.error("stopped on request"));
             }
             if Instant::now() >= until {
+                self.give_up();
                 return Err(self.error(format!("was not ready within {within:?}")));
             }
         }
@@ -308,7 +311,7 @@ impl ChildProcess {
     /// say nothing when they are ready.
     ///
     /// # Errors
-    /// When it ends before, the time is over, or a stop was asked for.
+    /// As [`Self::ready`].
     pub fn accepts(
         &mut self,
         address: SocketAddr,
@@ -325,15 +328,26 @@ impl ChildProcess {
                 return Err(StationError { certain: is_refusal(status), ..error });
             }
             if stop.asked() {
+                self.give_up();
                 return Err(self.error("stopped on request"));
             }
             if Instant::now() >= until {
+                self.give_up();
                 return Err(self.error(format!("did not accept connections at {address} within {within:?}")));
             }
             // Its port says nothing when it opens; its end does.
             waiting::for_end(self.child.id(), waiting::LOOK);
         }
         Ok(())
+    }
+
+    /// Asks one of this machine to end that is not waited for any more: it takes away itself what
+    /// it has made so far, as a database its folder. An agent does so when its line is closed, and
+    /// a line that does not stand yet is not waited for.
+    fn give_up(&mut self) {
+        if self.agent.is_none() {
+            let _ = self.stop(PATIENCE);
+        }
     }
 
     /// Waits for it to end by itself, as long as it makes sense: `sense` says so, or why not.
@@ -379,11 +393,8 @@ impl ChildProcess {
         }
     }
 
-    /// Asks it to end (SIGTERM, or a word to its agent) and waits; kills it when the time is over.
-    ///
-    /// # Errors
-    /// When it had to be killed, or another process holds its output.
-    pub fn stop(&mut self, within: Duration) -> Result<StationEnd, StationError> {
+    /// Asks it to end (SIGTERM, or a word to its agent), and does not wait.
+    pub fn ask_to_end(&self) {
         // Nothing of it is measured any more.
         let _ = self.cap.as_ref().map(Cap::release);
         if let Some(agent) = &self.agent {
@@ -395,6 +406,14 @@ impl ChildProcess {
             // One that was frozen hears it, too.
             let _ = kill_process(pid, Signal::CONT);
         }
+    }
+
+    /// Asks it to end and waits; kills it when the time is over.
+    ///
+    /// # Errors
+    /// When it had to be killed, or another process holds its output.
+    pub fn stop(&mut self, within: Duration) -> Result<StationEnd, StationError> {
+        self.ask_to_end();
         let until = Instant::now() + within;
         loop {
             match self.child.try_wait() {
@@ -559,6 +578,25 @@ mod tests {
         let mut process = shell("trap 'exit 0' TERM; while :; do sleep 0.01; done");
         let stopped = process.finish(LONG, &stop, || Ok(())).unwrap_err();
         assert!(stopped.to_string().contains("stopped on request"));
+    }
+
+    /// What it has made so far it takes away itself, where it is asked to.
+    #[test]
+    fn one_that_is_not_ready_yet_is_asked_to_end() {
+        let stop = Stop::default();
+        stop.ask();
+        for (within, stop) in [(LONG, stop), (Duration::ZERO, Stop::default())] {
+            let script = "trap 'echo bye >&2; exit 0' TERM; echo up >&2; while :; do sleep 0.01; done";
+            let mut process = shell(script);
+            process.ready("up", LONG, &Stop::default()).unwrap();
+            let error = process.ready("ready", within, &stop).unwrap_err();
+            assert_eq!(error.said, ["up", "bye"], "{error}");
+            let mut process = shell(script);
+            process.ready("up", LONG, &Stop::default()).unwrap();
+            let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
+            let error = process.accepts(nowhere, || false, within, &stop).unwrap_err();
+            assert_eq!(error.said, ["up", "bye"], "{error}");
+        }
     }
 
     #[test]

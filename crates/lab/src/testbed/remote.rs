@@ -300,23 +300,29 @@ impl Remote {
     }
 
     /// Looks at the machine each second, and writes what it saw into the place of a folder of ours.
+    /// It is on its way when this returns; see [`Self::watches`].
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When ssh cannot be started.
     pub fn watch(
         &self,
         into: &Path,
         subjects: &[crate::monitor::Subject],
         lead: Seconds,
-        stop: &Stop,
     ) -> Result<ChildProcess, StationError> {
         let mut line = self.agent(&["watch", &self.path(into), "--lead", &lead.to_string()]);
         for subject in subjects {
             line.extend(["--subject".to_owned(), format!("{}={}", subject.process, subject.name)]);
         }
-        let mut watch = self.governed("monitor", &line)?;
-        watch.ready(WATCHES, PATIENCE, stop)?;
-        Ok(watch)
+        self.governed("monitor", &line)
+    }
+
+    /// Waits until one that is to look at a machine does.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn watches(watch: &mut ChildProcess, stop: &Stop) -> Result<(), StationError> {
+        watch.ready(WATCHES, PATIENCE, stop).map(drop)
     }
 
     fn governed(&self, name: &str, line: &[String]) -> Result<ChildProcess, StationError> {
@@ -465,7 +471,7 @@ impl Drop for Sessions {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs;
     use std::process::{Command, ExitStatus};
 
@@ -473,7 +479,7 @@ mod tests {
 
     /// A machine on which every command is this one of a shell.
     #[derive(Debug)]
-    struct Shell(&'static str);
+    struct Shell(String);
 
     impl Transport for Shell {
         fn name(&self) -> &str {
@@ -482,7 +488,7 @@ mod tests {
 
         fn command(&self, _: &[String]) -> Command {
             let mut command = Command::new("sh");
-            command.args(["-c", self.0]);
+            command.args(["-c", &self.0]);
             command
         }
 
@@ -507,11 +513,12 @@ mod tests {
         }
     }
 
-    fn remote(script: &'static str, here: &Path, stop: &Stop) -> Remote {
+    /// A machine on which every command is this script.
+    pub(crate) fn remote(script: &str, here: &Path, stop: &Stop) -> Remote {
         Remote {
             name: "m1".into(),
             address: "127.0.0.1".into(),
-            transport: Box::new(Shell(script)),
+            transport: Box::new(Shell(script.to_owned())),
             facts: Facts::default(),
             krarup: "krarup".into(),
             runs: "runs".into(),

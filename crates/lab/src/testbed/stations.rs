@@ -143,26 +143,20 @@ impl Caps {
 /// What a kind of server is, in words for the report.
 ///
 /// # Errors
-/// Where memcached is asked for and not installed, or a running one does not answer.
+/// Where memcached is asked for and not installed, or installed for some of the servers only, or a
+/// running one does not answer.
 pub fn kind(servers: &StationSpec, hosts: &Hosts) -> Result<String, StationError> {
-    let host = hosts.host('s', 1);
     match servers.program {
-        Some(Program::Memcached | Program::Auto) => match host.memcached() {
-            Some(version) => Ok(version),
-            None if servers.program == Some(Program::Auto) => Ok(cache()),
-            None => Err(StationError::new(
-                host.remote()
-                    .map_or("memcached".to_owned(), |remote| format!("memcached on {}", remote.title())),
-                Mistake::new(
-                    "is not installed",
-                    if host.remote().is_some_and(|remote| remote.node().is_some()) {
-                        "name an image that has it, as pod = { image = \"memcached:1.6\" }, or use the program `cache`"
-                    } else {
-                        "install Debian's package memcached, or use the program `cache`"
-                    },
-                ),
-            )),
-        },
+        Some(Program::Memcached | Program::Auto) => {
+            let all = hosts.all('s');
+            let installed: Vec<_> = all.iter().map(|host| (host.machine(), host.memcached())).collect();
+            let everywhere = one_program(&installed).map_err(|why| StationError::new("memcached", why))?;
+            match everywhere {
+                Some(versions) => Ok(versions),
+                None if servers.program == Some(Program::Auto) => Ok(cache()),
+                None => Err(not_installed(&hosts.host('s', 1))),
+            }
+        }
         Some(Program::Broker) => Ok(format!("krarup broker {}", env!("CARGO_PKG_VERSION"))),
         Some(Program::Postgres) => postgres().ok_or_else(|| {
             let why = Mistake::new("is not installed", "install Debian's package postgresql");
@@ -181,6 +175,41 @@ pub fn kind(servers: &StationSpec, hosts: &Hosts) -> Result<String, StationError
             Ok(format!("running {}", versions.join(", ")))
         }
     }
+}
+
+/// Which memcached is installed on the machines of all servers, each version once; none where it is
+/// on none of them.
+fn one_program(installed: &[(String, Option<String>)]) -> Result<Option<String>, Mistake> {
+    let (mut with, mut without, mut versions) = (Vec::new(), Vec::new(), Vec::<&str>::new());
+    for (machine, version) in installed {
+        let machines = if version.is_some() { &mut with } else { &mut without };
+        machines.push(machine.as_str());
+        versions.extend(version.as_deref());
+    }
+    // A machine may have several servers.
+    [&mut with, &mut without, &mut versions].into_iter().for_each(|words| {
+        words.sort_unstable();
+        words.dedup();
+    });
+    if with.is_empty() || without.is_empty() {
+        return Ok((!versions.is_empty()).then(|| versions.join(", ")));
+    }
+    Err(Mistake::new(
+        format!("is installed on {} and not on {}", with.join(", "), without.join(", ")),
+        "install it on the machines of all servers, or use the program `cache`",
+    ))
+}
+
+/// What is said of servers that cannot be memcached on this host.
+fn not_installed(host: &Host) -> StationError {
+    let remote = host.remote();
+    let name = remote.map_or("memcached".to_owned(), |remote| format!("memcached on {}", remote.title()));
+    let hint = if remote.is_some_and(|remote| remote.node().is_some()) {
+        "name an image that has it, as pod = { image = \"memcached:1.6\" }, or use the program `cache`"
+    } else {
+        "install Debian's package memcached, or use the program `cache`"
+    };
+    StationError::new(name, Mistake::new("is not installed", hint))
 }
 
 fn cache() -> String {
@@ -740,6 +769,22 @@ mod tests {
     fn a_program_listens_at_an_address_of_either_kind() {
         let at = |address: &str| any_port(&Host { address: address.into(), ..Host::here() });
         assert_eq!([at("10.0.0.4"), at("fd00::4")], ["10.0.0.4:0", "[fd00::4]:0"]);
+    }
+
+    #[test]
+    fn servers_on_several_machines_are_one_program() {
+        let of = |versions: &[Option<&str>]| {
+            let named = ["h1", "h2", "h1"].into_iter().zip(versions);
+            let installed: Vec<(String, Option<String>)> =
+                named.map(|(name, version)| (name.to_owned(), version.map(str::to_owned))).collect();
+            one_program(&installed)
+        };
+        let (one, two) = (Some("memcached 1.6.18"), Some("memcached 1.6.38"));
+        assert_eq!(of(&[None, None]).unwrap(), None);
+        assert_eq!(of(&[one, one]).unwrap().as_deref(), one);
+        assert_eq!(of(&[two, one, two]).unwrap().as_deref(), Some("memcached 1.6.18, memcached 1.6.38"));
+        let why = of(&[one, None, one]).unwrap_err().to_string();
+        assert!(why.starts_with("is installed on h1 and not on h2; install it"), "{why}");
     }
 
     #[test]

@@ -193,7 +193,7 @@ impl<'a> TrialRun<'a> {
         let mut middleware = self.middleware(servers, commands)?;
         let words = self.clients.populating(keys);
         let stations = RunningStations { servers: &mut servers.running, middleware: &mut middleware };
-        let targets = stations.targets();
+        let targets = storing(self.spec, stations.targets());
         let loads = Loads { targets: &targets, words: &[words], within: POPULATING, out: None };
         // Nothing of it is measured: nothing need be as slow as the scale makes it.
         self.quicken(&stations, self.spec.slower())?;
@@ -227,9 +227,15 @@ impl<'a> TrialRun<'a> {
         }
         let within = self.clients.within(warm_up);
         if !self.clients.is_foreign() {
-            let words = self.clients.words("warm-up", warm_up, &|_| Vec::new());
+            let result = ["--json", "-"].map(str::to_owned);
+            let words = self.clients.words("warm-up", warm_up, &|_| result.to_vec());
             let loads = Loads { targets, words: &words, within, out: None };
-            return self.starter.load(&loads, commands).map(drop);
+            let ends = self.starter.load(&loads, commands)?;
+            let wrong = |why: String| StationError::new("warm-up", why);
+            let results = ends.iter().map(|ended| serde_json::from_slice(&ended.stdout));
+            let results: Result<Vec<LoadResult>, _> = results.collect();
+            let results = results.map_err(|error| wrong(format!("its result cannot be read: {error}")))?;
+            return stopped_early(&results).map_or(Ok(()), |why| Err(wrong(why)));
         }
         let out = made(&self.folder.join("warm-up"))?;
         let words = self.clients.foreign(warm_up, &|client| self.place(client, &out));
@@ -433,6 +439,7 @@ impl<'a> TrialRun<'a> {
         outcome: &mut TrialOutcome,
     ) -> Result<Vec<LoadResult>, StationError> {
         let Measured { watched, links, delays, limited } = measured;
+        let clocks = self.starter.hosts.clocks()?;
         save(&self.folder.join("links.json"), &links)?;
         if !delays.is_empty() {
             save(&self.folder.join("delays.json"), &delays)?;
@@ -467,9 +474,12 @@ impl<'a> TrialRun<'a> {
             .map(|(client, load)| (began_here(load, self.clock(client)), load.seconds))
             .collect();
         let watch = &seen.watch;
-        outcome.failed = apart(&begun).or_else(|| refused(self.spec, &loads, &of_clients, watch));
+        outcome.failed = stopped_early(&loads)
+            .or_else(|| apart(&begun))
+            .or_else(|| refused(self.spec, &loads, &of_clients, watch));
         outcome.disturbed = seen
             .disturbed
+            .or_else(|| set_meanwhile(&self.clocks, &clocks))
             .or_else(|| paths.iter().find_map(RoundTrips::late))
             .or_else(|| delays.iter().find_map(Lateness::disturbed))
             .or_else(|| shares.iter().find_map(DeliveredShare::disturbed));
@@ -657,6 +667,15 @@ fn generator(clients: usize) -> impl Fn((usize, &LoadResult)) -> Busy {
     }
 }
 
+/// Through which of the `targets` keys are stored. Middlewares that we start from the same words
+/// place keys alike, and what one stores the others find; of those of others it is not known.
+fn storing(spec: &Spec, mut targets: Vec<Address>) -> Vec<Address> {
+    if spec.stations.middleware.as_ref().is_some_and(|station| station.program.is_some()) {
+        targets.truncate(1);
+    }
+    targets
+}
+
 /// How long storing all keys may take, beside the usual patience.
 const POPULATING: Duration = Duration::from_secs(600);
 
@@ -772,6 +791,22 @@ fn began_there(begun: Nanos, clock: Offset) -> Seconds {
 /// When a load began, by our clock.
 fn began_here(load: &LoadResult, clock: Offset) -> Seconds {
     load.started_unix - clock.seconds
+}
+
+/// What is said of a machine whose clock was set, or slewed, since clocks were compared: clients
+/// there began at another instant, whatever they write of it.
+fn set_meanwhile(before: &BTreeMap<String, Offset>, after: &BTreeMap<String, Offset>) -> Option<String> {
+    before.iter().find_map(|(machine, clock)| {
+        let by = clock.moved(*after.get(machine)?)?;
+        Some(format!("the clock of {machine} was set by {by:+.1} s meanwhile"))
+    })
+}
+
+/// What is said of clients of which one was stopped before its end, as by a signal to it alone: it
+/// reports all the same, and what it measured is shorter than that of other trials.
+fn stopped_early(loads: &[LoadResult]) -> Option<String> {
+    let (client, _) = (1_u32..).zip(loads).find(|(_, load)| load.interrupted)?;
+    Some(format!("client {client} was stopped before its end"))
 }
 
 /// LoadClients that begin this share of the measured time apart were not one load: their
@@ -1028,6 +1063,20 @@ flags = ["--rate", "100", "--connections", "$clients"]
     }
 
     #[test]
+    fn keys_are_stored_through_one_of_those_that_place_them_alike() {
+        let targets = [1, 2].map(|port| Address { host: "127.0.0.1".into(), port }).to_vec();
+        for (middleware, stored) in [
+            ("", 2),
+            ("[stations.middleware]\nprogram = \"proxy\"\ncount = 2\n", 1),
+            ("[stations.middleware]\naddresses = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n", 2),
+        ] {
+            let text = TWO.replace("[stations.clients]", &format!("{middleware}[stations.clients]"));
+            let spec = Spec::parse(&text, "spec.toml").unwrap();
+            assert_eq!(storing(&spec, targets.clone()), targets[..stored], "{middleware}");
+        }
+    }
+
+    #[test]
     fn clients_of_another_program_began_together_whatever_their_clocks_show() {
         let begun = Nanos::from_secs(1_800_000_000);
         let loads = [0.0, 3.0].map(|seconds| {
@@ -1039,6 +1088,26 @@ flags = ["--rate", "100", "--connections", "$clients"]
         });
         assert_eq!(apart(&loads), None);
         assert!(apart(&[loads[0], (loads[1].0 + 3.0, 10.0)]).unwrap().contains("began 3"));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_while_a_trial_is_measured_disturbs_it() {
+        let clocks = |ahead: Seconds| {
+            let clock =
+                |(name, seconds): (&str, Seconds)| (name.to_owned(), Offset { seconds, within: 0.001 });
+            BTreeMap::from([("c1", 0.0), ("c2", ahead)].map(clock))
+        };
+        assert_eq!(set_meanwhile(&clocks(3.0), &clocks(3.001)), None);
+        let said = set_meanwhile(&clocks(3.0), &clocks(0.0));
+        assert_eq!(said.as_deref(), Some("the clock of c2 was set by -3.0 s meanwhile"));
+    }
+
+    #[test]
+    fn a_load_that_was_stopped_before_its_end_is_none_of_the_trial() {
+        let load = foreign_result(PRINTED, Path::new(""), ForeignRun::default()).unwrap();
+        let cut = LoadResult { interrupted: true, ..load.clone() };
+        assert_eq!(stopped_early(&[load.clone(), load.clone()]), None);
+        assert_eq!(stopped_early(&[load, cut]).as_deref(), Some("client 2 was stopped before its end"));
     }
 
     #[test]

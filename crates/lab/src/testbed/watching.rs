@@ -16,6 +16,7 @@ use super::remote::Remote;
 use super::stations::{Running, Starter};
 use crate::monitor::proc::ThreadTimes;
 use crate::monitor::{Monitor, Observations, Spent, Subject};
+use crate::stop::Stop;
 
 /// A process: the machine it runs on, and its number there.
 pub(super) type ProcessId = (String, u32);
@@ -83,20 +84,35 @@ impl Watching {
             let subjects = subjects("here", middleware, servers).into_iter().chain(lines).collect();
             return Ok(Self::Here(Monitor::begin(subjects), lead));
         }
+        Self::begin_there(&machines, folder, (middleware, servers), lead, &starter.stop)
+    }
+
+    /// An agent on each of these machines begins to look. All are started before one is waited for:
+    /// what the last of them took to begin, the first would see as idle time.
+    fn begin_there(
+        machines: &[Arc<Remote>],
+        folder: &Path,
+        (middleware, servers): (&[Running], &[Running]),
+        lead: Seconds,
+        stop: &Stop,
+    ) -> Result<Self, StationError> {
         let begin = |machine: &Arc<Remote>| {
             let (name, place) = (machine.name.clone(), machine.watched_in());
             let into = folder.join("monitor").join(&place);
-            let subjects = subjects(&name, middleware, servers);
-            let watch = machine.watch(&into, &subjects, lead, &starter.stop)?;
+            let watch = machine.watch(&into, &subjects(&name, middleware, servers), lead)?;
             Ok((WatchedMachine { name, place }, watch))
         };
-        machines.iter().map(begin).collect::<Result<_, _>>().map(Self::There)
+        let mut all = machines.iter().map(begin).collect::<Result<Vec<_>, StationError>>()?;
+        all.iter_mut().try_for_each(|(_, watch)| Remote::watches(watch, stop))?;
+        Ok(Self::There(all))
     }
 
     pub(super) fn end(self) -> Result<Unkept, StationError> {
         match self {
             Self::Here(monitor, lead) => Ok(Unkept::Here(Box::new(monitor.end().with_lead(lead)))),
             Self::There(mut all) => {
+                // All before one is waited for, by the same reason.
+                all.iter().for_each(|(_, process)| process.ask_to_end());
                 for (_, process) in &mut all {
                     let ended = process.stop(PATIENCE)?;
                     if !ended.status.success() {
@@ -154,5 +170,39 @@ impl Unkept {
                 Ok(Observed { disturbed, watch, spent, threads: BTreeMap::new() })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use super::super::remote::tests::remote;
+    use super::*;
+    use crate::agent::protocol::WATCHES;
+
+    /// Of two machines the first says that it looks only when the second is there, too, and ends
+    /// only when the second is asked to.
+    #[test]
+    fn machines_are_watched_from_one_instant_to_one() {
+        let folder = std::env::temp_dir().join(format!("krarup-watching-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let [begun, ended] = ["begun", "ended"].map(|name| {
+            let pipe = folder.join(name);
+            assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            pipe.display().to_string()
+        });
+        let stop = Stop::default();
+        // A pipe is opened by both ends at once.
+        let machines = ["echo >", "read -r line <"].map(|meet| {
+            let end = r#"while read -r word && [ "$word" != end ]; do :; done"#;
+            let script = format!("{meet} '{begun}'; echo '{WATCHES}' >&2; {end}; {meet} '{ended}'");
+            Arc::new(remote(&script, &folder, &stop))
+        });
+        let watching = Watching::begin_there(&machines, &folder, (&[], &[]), 0.0, &stop).unwrap();
+        let unkept = watching.end();
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(matches!(unkept.unwrap(), Unkept::There(all) if all.len() == 2));
     }
 }

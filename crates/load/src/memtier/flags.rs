@@ -233,6 +233,8 @@ fn distance(one: &str, other: &str) -> usize {
 /// What was given so far, with memtier_benchmark's own defaults.
 struct Given {
     host: String,
+    /// `ipv4` or `ipv6`, which addresses the host's name was to stand for.
+    family: Option<String>,
     port: u16,
     port_given: bool,
     unix: Option<String>,
@@ -279,6 +281,7 @@ impl Default for Given {
     fn default() -> Self {
         Self {
             host: "localhost".to_owned(),
+            family: None,
             port: 11_211,
             port_given: false,
             unix: None,
@@ -336,6 +339,7 @@ impl Given {
         let text = value.unwrap_or_default();
         match name {
             "server" | "host" => self.host = text.to_owned(),
+            "ipv4" | "ipv6" => self.family = Some(name.to_owned()),
             "port" => (self.port, self.port_given) = (number(name, text)?, true),
             "protocol" => match text {
                 "memcache_text" => {}
@@ -443,6 +447,28 @@ impl Given {
         }
     }
 
+    /// What is understood otherwise than memtier_benchmark would, but for a rate.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.port_given && self.unix.is_none() {
+            notes.push("no --port was given: 11211 is taken, memcached's own, where memtier_benchmark takes Redis' 6379".to_owned());
+        }
+        if let Some(family) = &self.family {
+            notes.push(format!(
+                "--{family} is not followed: of a name's addresses the first that answers is taken; \
+                 give --server an address where it matters"
+            ));
+        }
+        if self.minimum > 1 && [self.patterns.0, self.patterns.1].contains(&'Z') {
+            notes.push(format!(
+                "--key-pattern Z counts ranks from --key-minimum here: the first key is the hottest; \
+                 memtier_benchmark takes a key's own number for its rank, which is nearly uniform from {} on",
+                self.minimum
+            ));
+        }
+        notes
+    }
+
     fn finish(self) -> Result<Memtier, Mistakes> {
         if self.maximum < self.minimum {
             let what = format!("--key-maximum={} is below --key-minimum={}", self.maximum, self.minimum);
@@ -460,10 +486,7 @@ impl Given {
         let connections =
             self.clients.checked_mul(self.threads).ok_or_else(|| Mistake::plain("too many clients"))?;
         let per_client = self.per_client(connections);
-        let mut notes = Vec::new();
-        if !self.port_given && self.unix.is_none() {
-            notes.push("no --port was given: 11211 is taken, memcached's own, where memtier_benchmark takes Redis' 6379".to_owned());
-        }
+        let mut notes = self.notes();
         let mut said = vec![
             (
                 "servers",
@@ -602,6 +625,22 @@ mod tests {
         ] {
             let error = read(line).unwrap_err().to_string();
             assert!(error.contains(words), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_done_otherwise_is_noted() {
+        for (line, words) in [
+            ("-4 -p 1", "--ipv4 is not followed"),
+            ("--ipv6 -p 1", "--ipv6 is not followed"),
+            ("-p 1 --key-pattern=R:Z --key-minimum=1000000 --key-maximum=2000000", "from --key-minimum"),
+            ("-p 1 --key-pattern=Z:R --key-minimum=2", "from --key-minimum"),
+        ] {
+            let notes = read(line).unwrap().notes;
+            assert!(matches!(&notes[..], [note] if note.contains(words)), "{line}: {notes:?}");
+        }
+        for line in ["-p 1 --key-pattern=Z:Z --key-minimum=1", "-p 1 --key-pattern=R:R --key-minimum=9"] {
+            assert!(read(line).unwrap().notes.is_empty(), "{line}");
         }
     }
 

@@ -10,6 +10,18 @@ use krarup_settings::{Mistake, Mistakes};
 
 use super::flags;
 
+/// Commands that set names, as a plain assignment does.
+const SETS: [&str; 4] = ["declare", "export", "local", "readonly"];
+
+/// Commands to which memtier_benchmark is a word, and that do not run it.
+const NAMES: [&str; 17] = [
+    "[", "[[", "apt", "apt-get", "brew", "cd", "dnf", "echo", "git", "hash", "killall", "pkill", "printf",
+    "test", "type", "which", "yum",
+];
+
+/// Words behind which a command begins.
+const BEFORE: [&str; 11] = ["!", "do", "elif", "else", "if", "sudo", "then", "time", "until", "while", "{"];
+
 /// A call of memtier_benchmark in a script.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
@@ -38,12 +50,13 @@ pub fn calls(text: &str) -> Result<Vec<Call>, Mistakes> {
         for command in commands(&text).map_err(|mistake| mistake.of(&place))? {
             let words = command.iter().map(|word| word.resolve(&names)).collect::<Vec<_>>();
             let begins = words.iter().position(|word| word.as_ref().is_ok_and(|word| is_memtier(word)));
+            let begins = begins.filter(|begins| !is_only_named(&words[..*begins]));
             let bare =
                 words.first().is_some_and(|word| word.as_ref().is_ok_and(|word| word.starts_with('-')));
             if begins.is_none() && !bare {
-                // Assignments before anything else of the command.
-                for word in words.into_iter().map_while(Result::ok) {
-                    let word = word.strip_prefix("export ").unwrap_or(&word).to_owned();
+                // Assignments before anything else of the command, but for what sets names.
+                let words = words.into_iter().map_while(Result::ok);
+                for word in words.skip_while(|word| SETS.contains(&word.as_str()) || word.starts_with('-')) {
                     let Some((name, value)) = word.split_once('=').filter(|(name, _)| is_name(name)) else {
                         break;
                     };
@@ -67,6 +80,17 @@ pub fn calls(text: &str) -> Result<Vec<Call>, Mistakes> {
 
 fn is_memtier(word: &str) -> bool {
     word.rsplit('/').next() == Some("memtier_benchmark")
+}
+
+/// Whether these words before a program's name only name it, as `command -v` and `apt install` do.
+fn is_only_named(before: &[Result<String, Mistake>]) -> bool {
+    let leads = |word: &&str| BEFORE.contains(word) || word.starts_with('-') || word.contains('=');
+    let words = before.iter().flatten().map(String::as_str).skip_while(leads).collect::<Vec<_>>();
+    match words[..] {
+        ["command", option, ..] => matches!(option, "-v" | "-V"),
+        [first, ..] => NAMES.contains(&first),
+        [] => false,
+    }
 }
 
 fn is_name(text: &str) -> bool {
@@ -229,6 +253,31 @@ mod tests {
             "{command}"
         );
         assert!(command.contains("--key-prefix a-b") && command.contains("--seconds 80"), "{command}");
+    }
+
+    #[test]
+    fn names_are_known_however_a_script_sets_them() {
+        for set in ["export HOST=10.0.0.5", "declare -r HOST=10.0.0.5", "local A=1 HOST=10.0.0.5"] {
+            let calls = calls(&format!("{set}\nmemtier_benchmark -s $HOST -p 11211\n")).unwrap();
+            assert_eq!(calls[0].memtier.load.targets[0].to_string(), "10.0.0.5:11211", "{set}");
+        }
+    }
+
+    #[test]
+    fn what_only_names_the_program_is_no_call() {
+        for line in [
+            "command -v memtier_benchmark >/dev/null || exit 1",
+            "if ! which memtier_benchmark; then exit 1; fi",
+            "sudo -E A=1 apt-get install -y memtier_benchmark",
+            "[ -x /usr/bin/memtier_benchmark ] || exit 1",
+            "echo memtier_benchmark -p 11211",
+        ] {
+            // `test` is a name here, and no command.
+            let call = "docker run --network test a/memtier_benchmark -p 11211 -t 1 -c 3";
+            let calls = calls(&format!("{line}\n{call}\n")).unwrap();
+            let found = calls.iter().map(|call| (call.line, call.memtier.load.connections));
+            assert_eq!(found.collect::<Vec<_>>(), [(2, 3)], "{line}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use krarup_load::account::{Account, MeasuredSpan, Segment};
 use krarup_load::client::{Client, ThreadContext};
 use krarup_load::keys::KeyLaw;
 use krarup_load::random;
-use krarup_load::schedule::{ArrivalProcess, Leg, Open, Schedule, Think};
+use krarup_load::schedule::{ArrivalProcess, Leg, Open, Schedule};
 use krarup_load::workload::{Mix, PreparedWorkload, Scratch, Workload};
 use krarup_record::{MeasuredDistribution, Operation, Quantity};
 use krarup_units::{PerSecond, Stamp};
@@ -20,7 +20,7 @@ fn served(process: ArrivalProcess, rate: f64, requests: usize, mut service: impl
         Workload { mix: Mix::Ratio { sets: 0, gets: 1 }, get_law: KeyLaw::Sequential, ..Workload::default() };
     let plan = PreparedWorkload::new(workload, 5, 1);
     let mut stream = plan.stream(0);
-    let mut client = Client::new(5, 0, requests as u32, Think::None, 0, 0);
+    let mut client = Client::new(5, 0, requests as u32, None, 0, 0);
     let mut account = Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(u64::MAX) }, 1);
     let mut scratch = Scratch::default();
     let mut idle_from = 0.0;

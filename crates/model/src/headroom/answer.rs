@@ -97,6 +97,9 @@ pub struct LiveSystem {
     /// What this program, or a server, may use at most of what no rate of requests uses up by
     /// itself.
     pub allowances: Vec<Allowance>,
+    /// Whether what requests are written to cannot be reached, does not answer, or refuses them:
+    /// they wait, and no reply shows for how long.
+    pub store_takes_nothing: bool,
 }
 
 /// Where the parts of requests go when servers change, as shares of what each server has now.
@@ -258,6 +261,9 @@ pub enum Silence {
     MixChanged,
     /// The response time is above the target at any rate.
     TargetBelowIdle,
+    /// The store cannot be reached, does not answer, or refuses what is to be written: requests
+    /// wait without a reply, and replies of before say nothing of them.
+    StoreTakesNothing,
 }
 
 impl Silence {
@@ -279,6 +285,7 @@ impl Silence {
         Self::QuotaRunsOut,
         Self::MixChanged,
         Self::TargetBelowIdle,
+        Self::StoreTakesNothing,
     ];
 
     /// Whether more traffic, or more of it at once, would end it; else something is wrong or moves.
@@ -314,6 +321,7 @@ impl Silence {
             Self::QuotaRunsOut => "quota_runs_out",
             Self::MixChanged => "mix_changed",
             Self::TargetBelowIdle => "target_below_idle",
+            Self::StoreTakesNothing => "store_takes_nothing",
         }
     }
 
@@ -347,9 +355,12 @@ impl Silence {
                 "a server often stands still until the next 100 ms begin: its processor quota runs out; configure its processors"
             }
             Self::MixChanged => {
-                "the mix of requests of the last ten seconds is another than before (so it is while a cache is filled): wait a minute"
+                "the mix of requests of the last ten seconds is another than before (so it is while a cache is filled): wait until the time before is no longer kept, one minute at high rates and up to ten at low ones"
             }
             Self::TargetBelowIdle => "the response time is above the target at any rate, however low",
+            Self::StoreTakesNothing => {
+                "the database cannot be reached, does not answer, or refuses what is to be written: requests wait for it"
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! From what was fitted and replayed to a verdict.
 
-use krarup_record::{LiveSnapshot, VisitStretch};
+use krarup_record::LiveSnapshot;
 use krarup_units::{Seconds, Stamp};
 
 use super::answer::{
@@ -11,7 +11,7 @@ use super::answer::{
 use super::changes::{self, ChangedFrom};
 use super::contention::HeadroomMemory;
 use super::fitted::{First, Fitted};
-use super::kept::{Kept, kept, quantile};
+use super::kept::{Kept, counted, kept, quantile};
 use super::resources::{MUCH_OF_OTHERS, MachineFit};
 use super::server_fit;
 use super::service_by_request::ServiceByRequest;
@@ -50,6 +50,7 @@ pub fn judge_remembering(
     let mut answer = silent(snapshot, question);
     // These need no traffic to be known.
     answer.resources = system.allowances.iter().map(of_allowance).collect();
+    answer.silent.extend(system.store_takes_nothing.then_some(Silence::StoreTakesNothing));
     let (from, changed) = since_when(snapshot, system);
     let kept = kept(snapshot, system, from, snapshot.at);
     let clients = kept.of_clients().count();
@@ -191,9 +192,9 @@ fn turns(blocks: &[Block]) -> usize {
 /// From when on the servers have had the speed that they have now, and whether they had another
 /// before.
 fn since_when(snapshot: &LiveSnapshot, system: &LiveSystem) -> (Stamp, bool) {
-    let begin = snapshot.stretches.iter().map(|one: &VisitStretch| one.from.0).min().unwrap_or(0);
+    let begin = counted(snapshot).map(|one| one.from.0).min().unwrap_or(0);
     // A time without traffic tells no speed.
-    let end = snapshot.stretches.iter().map(|one| one.to.0).max().unwrap_or(0).min(snapshot.at.0);
+    let end = counted(snapshot).map(|one| one.to.0).max().unwrap_or(0).min(snapshot.at.0);
     let span = end.saturating_sub(begin) as f64 / 1e9;
     if span <= 12.0 {
         return (Stamp(begin), false);

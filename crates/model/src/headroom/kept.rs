@@ -73,11 +73,16 @@ pub(super) struct Kept {
 /// What took longer counts as that long.
 const LONGEST: Seconds = u32::MAX as f64 / 1e9;
 
-/// The stretches of a snapshot that lie within `from..to`, as far back as arrivals are known.
+/// The stretches of a snapshot as far back as arrivals are known.
+pub(super) fn counted(snapshot: &LiveSnapshot) -> impl Iterator<Item = &VisitStretch> {
+    let counted = move |one: &&VisitStretch| snapshot.arrivals.is_empty() || one.to > snapshot.first_slot;
+    snapshot.stretches.iter().filter(counted)
+}
+
+/// Those of them that lie within `from..to`.
 pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to: Stamp) -> Kept {
-    let counted = |one: &VisitStretch| snapshot.arrivals.is_empty() || one.to > snapshot.first_slot;
-    let within = |one: &&VisitStretch| one.from >= from && one.from < to && one.to.0 <= to.0 && counted(one);
-    let mut chosen: Vec<&VisitStretch> = snapshot.stretches.iter().filter(within).collect();
+    let within = |one: &&VisitStretch| one.from >= from && one.from < to && one.to.0 <= to.0;
+    let mut chosen: Vec<&VisitStretch> = counted(snapshot).filter(within).collect();
     // Loop by loop, so that the requests of stretches that join stand together.
     chosen.sort_by_key(|one| (one.in_loop, one.from));
     let Some(origin) = chosen.iter().map(|one| one.from).min() else { return Kept::default() };
@@ -262,9 +267,10 @@ impl Kept {
         self.stretches.iter().map(|one| one.in_loop).max().map_or(1, |last| last + 1)
     }
 
-    /// Time that the stretches of one loop cover, averaged over loops.
+    /// Time that the stretches of one loop cover, averaged over the loops that have any.
     pub(super) fn covered(&self) -> Seconds {
-        self.stretches.iter().map(|one| one.to - one.from).sum::<f64>() / f64::from(self.loops())
+        let loops: BTreeSet<u16> = self.stretches.iter().map(|one| one.in_loop).collect();
+        self.stretches.iter().map(|one| one.to - one.from).sum::<f64>() / loops.len().max(1) as f64
     }
 
     /// Requests a second of all loops, those that were not kept and quiet seconds among them.

@@ -105,6 +105,41 @@ fn the_connection_of_the_loop_with_the_most_traffic_is_full_first() {
     assert!((12_000.0..14_500.0).contains(&full_at), "{full_at}");
 }
 
+/// What the quiet loop kept is older than all that is known of the other.
+#[test]
+fn a_loop_that_was_asked_hours_ago_changes_nothing_that_is_said_of_the_other() {
+    const HOURS: f64 = 7.0 * 3_600.0;
+    let mut busy = OneServer::for_a_minute(|_| 500.0).run(7);
+    let visits = busy.visits.iter_mut().map(|one| &mut one.received);
+    let stretches = busy.stretches.iter_mut().flat_map(|one| [&mut one.from, &mut one.to]);
+    let windows = busy.windows.iter_mut().flat_map(|one| [&mut one.from, &mut one.to]);
+    for stamp in visits.chain(stretches).chain(windows).chain([&mut busy.at, &mut busy.first_slot]) {
+        stamp.0 += moment(HOURS).0;
+    }
+    let mut books = LiveBooks::default();
+    for at in [1.0, 1.1, 1.2] {
+        let mut visit = Visit::at(moment(at), Operation::Get);
+        visit.replied = moment(at + 1e-3);
+        books.finish(&visit, &[ServerVisit::ok(1, visit.received, visit.replied)]);
+    }
+    (0..60).for_each(|second| books.loop_use(moment(HOURS + f64::from(second)), LoopUse::default()));
+    let quiet = books.snapshot(busy.at);
+    let system = LiveSystem::of(["a".to_owned(), "b".to_owned()]);
+    let alone = judge(&busy, &system, &asked(20e-3));
+    let figures = |answer: &Headroom| {
+        let (traffic, capacity) = (answer.traffic, answer.capacity_per_s.unwrap().mean);
+        [traffic.over_s, traffic.highest_per_s, capacity, answer.saturation_per_s.unwrap()]
+    };
+    for (mut both, other) in [(busy.clone(), &quiet), (quiet.clone(), &busy)] {
+        both.merge(other);
+        let answer = judge(&both, &system, &asked(20e-3));
+        assert_eq!((answer.verdict, &answer.silent), (alone.verdict, &alone.silent));
+        for (seen, expected) in figures(&answer).into_iter().zip(figures(&alone)) {
+            assert!((seen / expected - 1.0).abs() < 0.01, "{seen}, not {expected}: {answer:?}");
+        }
+    }
+}
+
 #[test]
 fn a_constant_server_far_away_is_found() {
     let system = OneServer {
@@ -191,6 +226,30 @@ fn when_traffic_has_stopped_there_is_none_now() {
     assert_eq!(answer.what_if[0].silent.as_deref(), Some("no_traffic"));
     let slower = &answer.what_if[1];
     assert!(slower.capacity_per_s.is_some() && slower.quantile_s.is_none(), "{slower:?}");
+}
+
+/// What waits for the store has no reply that could show for how long.
+#[test]
+fn while_the_store_takes_nothing_no_capacity_is_stated() {
+    let target = ResponseTarget { quantile: 0.99, seconds: 20e-3 };
+    let mut system = one();
+    system.servers[0].proven = Some(ProvenServer {
+        target,
+        server_per_s: 600.0,
+        traffic_per_s: 600.0,
+        missed_per_s: None,
+        slower_per_s: None,
+    });
+    let minute = OneServer::for_a_minute(|_| 500.0).run(7);
+    for seen in [minute, LiveSnapshot::default()] {
+        system.store_takes_nothing = false;
+        let before = judge(&seen, &system, &asked(20e-3));
+        assert_ne!(before.verdict, HeadroomVerdict::Silent, "{:?}", before.silent);
+        system.store_takes_nothing = true;
+        let answer = judge(&seen, &system, &asked(20e-3));
+        assert_eq!(answer.verdict, HeadroomVerdict::Silent);
+        assert_eq!(answer.silent[0], Silence::StoreTakesNothing);
+    }
 }
 
 /// The change is as near to the end of the traffic as it was then.
@@ -501,6 +560,23 @@ fn shares_that_change_silence() {
     };
     assert!(judged(52.0).contains(&Silence::MixChanged));
     assert!(!judged(100.0).contains(&Silence::MixChanged));
+}
+
+/// At a low rate the time before is kept for minutes, and so long the mix is another.
+#[test]
+fn for_how_long_a_mix_that_changed_silences_is_said() {
+    let mut books = LiveBooks::default();
+    for number in 0..42_000_u16 {
+        let at = 1.0 + f64::from(number) * 0.01;
+        let server = if at < 300.0 { number % 3 } else { number % 2 };
+        let mut visit = Visit::at(moment(at), Operation::Get);
+        visit.replied = moment(at + 1e-3);
+        books.finish(&visit, &[ServerVisit::ok(server, visit.received, visit.replied)]);
+    }
+    let system = LiveSystem::of(["a", "b", "c"].map(str::to_owned));
+    let snapshot = books.snapshot(moment(421.0));
+    assert!(kept::kept(&snapshot, &system, Stamp(0), snapshot.at).mix_changed(), "after two minutes");
+    assert!(Silence::MixChanged.text().ends_with("one minute at high rates and up to ten at low ones"));
 }
 
 /// One of five servers gets nothing any more, or is new: what was fitted is of another mix.

@@ -1,12 +1,12 @@
 //! A station alone, fed by arrivals: the formulas of [`station`], with percentiles where they are
-//! known, and priorities.
+//! known, and several classes.
 
 use krarup_units::{Seconds, Unit};
 
 use super::point::{ClassPoint, SolutionPoint, StationPoint, point};
 use super::waits::{WaitPercentile, Waits};
 use crate::layered::{self, Of, PathPart};
-use crate::network::{Class, ClassWorkload, Discipline, Network, PathVisit, StationKind, Step, Work};
+use crate::network::{Class, ClassWorkload, Discipline, Network, StationKind, Step};
 use crate::station::{self, PriorityClass, Tail};
 use crate::table::ResultTable;
 use crate::{Distribution, Error};
@@ -28,18 +28,22 @@ fn visits(path: &[Step]) -> Option<u32> {
     path.iter().map(of_step).sum()
 }
 
+/// The only station of an open class, if each request visits it once.
+fn only_station(network: &Network, class: &Class) -> Option<usize> {
+    class.rate()?;
+    let parts = layered::parts(network, class).ok()?;
+    match parts[..] {
+        [PathPart::Station { station, .. }] if visits(&class.path) == Some(1) => Some(station),
+        _ => None,
+    }
+}
+
 /// The only station of an open network of one class, if it is one with servers and each request
 /// visits it once.
 pub(super) fn lone_station(network: &Network) -> Option<usize> {
     let [class] = &network.classes[..] else { return None };
-    class.rate()?;
-    let parts = layered::parts(network, class).ok()?;
-    match parts[..] {
-        [PathPart::Station { station, .. }] if visits(&class.path) == Some(1) => {
-            matches!(network.stations[station].kind, StationKind::Servers { .. }).then_some(station)
-        }
-        _ => None,
-    }
+    let place = only_station(network, class)?;
+    matches!(network.stations[place].kind, StationKind::Servers { .. }).then_some(place)
 }
 
 /// Whether the mean wait at a lone station follows exactly, although its service, or the gaps
@@ -56,20 +60,13 @@ pub(super) fn is_exact(network: &Network) -> bool {
         && (gap.is_exponential() || gap.transform(0.0).is_some() && service(network, class).is_exponential())
 }
 
-/// The only station of open classes of different urgency, if it is one server that serves by
-/// priority.
+/// The only station of several open classes, if it is one server that serves one request after the
+/// other: by priority, or in an order that knows no classes, in which all are of the same.
 pub(super) fn ranked_station(network: &Network) -> Option<usize> {
-    let mut visited = network.classes.iter().map(|class| match &class.path[..] {
-        [Step::Visit(PathVisit { station, count, work: Work::Time(_) })]
-            if class.rate().is_some() && (count - 1.0).abs() < 1e-12 =>
-        {
-            Some(station.0)
-        }
-        _ => None,
-    });
+    let mut visited = network.classes.iter().map(|class| only_station(network, class));
     let place = visited.next()??;
     let there = &network.stations[place];
-    let ranked = there.discipline == Discipline::Priority
+    let ranked = matches!(there.discipline, Discipline::Fcfs | Discipline::Lifo | Discipline::Priority)
         && there.kind == (StationKind::Servers { count: 1 })
         && there.capacity.is_none();
     (ranked && network.classes.len() > 1 && visited.all(|other| other == Some(place))).then_some(place)
@@ -85,13 +82,12 @@ pub(super) fn lone(network: &Network, class: &Class, place: usize) -> Result<Sol
     let rate = 1.0 / gap.mean();
     let service = service(network, class);
     let in_order = there.discipline == Discipline::Fcfs || there.discipline == Discipline::Priority;
-    let (throughput, present, waits) = if let Some(room) = there.capacity {
+    let (throughput, present, mut waits) = if let Some(room) = there.capacity {
         let room = u32::try_from(room).unwrap_or(u32::MAX);
         let levels = station::mmm_k(rate, service.mean(), count, room)?;
-        let delayed = levels.found_share.iter().skip(count as usize).sum();
         let waits = Waits {
             class: class.name.clone(),
-            delayed: Some(delayed),
+            delayed: Some(levels.wait_tail(0.0)),
             lost: levels.lost,
             mean: levels.wait,
             response: levels.response,
@@ -150,7 +146,11 @@ pub(super) fn lone(network: &Network, class: &Class, place: usize) -> Result<Sol
     let means = std::iter::once((&of, present));
     let mut point = point(network, &network.demands()[0], throughput, means, class_point);
     // Who shares a server, or overtakes, has the same mean and other percentiles.
-    point.waits.extend(in_order.then_some(waits));
+    if !in_order {
+        waits.delayed = None;
+        waits.percentiles.clear();
+    }
+    point.waits.extend((in_order || there.capacity.is_some()).then_some(waits));
     Ok(point)
 }
 
@@ -185,18 +185,20 @@ fn named(error: Error, name: &str) -> Error {
 }
 
 /// Open classes at one server that serves the most urgent first (Cobham 1954). Classes of the same
-/// priority are one to the others, and wait for their turn among themselves.
+/// priority are one to the others, and wait for their turn among themselves; without priorities all
+/// are, and wait alike (Pollaczek and Khinchine).
 pub(super) fn ranked(network: &Network, place: usize) -> Result<SolutionPoint, Error> {
     let there = &network.stations[place];
     let services: Vec<Distribution> = network.classes.iter().map(|class| service(network, class)).collect();
-    let mut priorities: Vec<u32> = network.classes.iter().map(|class| class.priority).collect();
+    let urgency = |class: &Class| if there.discipline == Discipline::Priority { class.priority } else { 0 };
+    let mut priorities: Vec<u32> = network.classes.iter().map(urgency).collect();
     priorities.sort_unstable();
     priorities.dedup();
     let ranks: Vec<PriorityClass> = priorities
         .iter()
         .map(|priority| {
             let of_rank =
-                network.classes.iter().zip(&services).filter(|(class, _)| class.priority == *priority);
+                network.classes.iter().zip(&services).filter(|(class, _)| urgency(class) == *priority);
             let times: Vec<(f64, Distribution)> = of_rank
                 .map(|(class, service)| {
                     (class.rate().expect("ranked_station checks the classes"), service.clone())
@@ -210,7 +212,7 @@ pub(super) fn ranked(network: &Network, place: usize) -> Result<SolutionPoint, E
     let (mut busy, mut queue, mut visits) = (0.0, 0.0, 0.0);
     for (class, service) in network.classes.iter().zip(&services) {
         let rate = class.rate().expect("ranked_station checks the classes");
-        let rank = priorities.partition_point(|other| *other < class.priority);
+        let rank = priorities.partition_point(|other| *other < urgency(class));
         let response = found[rank] + service.mean();
         busy += rate * service.mean();
         queue += rate * response;
@@ -257,19 +259,23 @@ pub(super) fn table(title: String, waits: &[Waits]) -> Option<ResultTable> {
     ];
     let mut table = ResultTable::new(title, &columns);
     for class in waits {
-        let mut row = |what: String, wait: Seconds, response: Option<Seconds>| {
+        let mut row = |what: String, wait: Option<Seconds>, response: Option<Seconds>| {
             table.push(vec![class.class.as_str().into(), what.into(), wait.into(), response.into()]);
         };
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+        if class.lost > 0.0 {
+            let lost = percent(class.lost);
+            row(format!("{lost} of the arrivals find no room; times are of the others"), None, None);
+        }
         let delayed = class.delayed.map_or(String::new(), |share| format!(" ({} wait)", percent(share)));
-        row(format!("mean{delayed}"), class.mean, Some(class.response));
+        row(format!("mean{delayed}"), Some(class.mean), Some(class.response));
         for percentile in &class.percentiles {
             let nearly = if class.exact { "" } else { ", approximately" };
             let what = format!("{}{nearly}", percent(percentile.share));
-            row(what, percentile.wait, Some(percentile.response));
+            row(what, Some(percentile.wait), Some(percentile.response));
         }
         if let Some(most) = class.at_most {
-            row("mean, of any such G/G/1 (Kingman)".into(), most, None);
+            row("mean, of any such G/G/1 (Kingman)".into(), Some(most), None);
         }
     }
     (!table.rows.is_empty()).then_some(table)
@@ -389,6 +395,18 @@ mod tests {
             waits.percentiles[3].response
                 < one("", "rate = 0.5", "1").last().waits[0].percentiles[3].response
         );
+    }
+
+    /// Two servers and no place to wait (Erlang's loss system), in order and shared.
+    #[test]
+    fn what_is_lost_stands_beside_the_times_of_the_others() {
+        for station in ["", ", discipline = \"ps\""] {
+            let full = one(&format!(", servers = 2, capacity = 2{station}"), "rate = 2", "1");
+            assert!(full.exact && (full.last().waits[0].lost - 0.4).abs() < 1e-12, "{full:?}");
+            let rows = full.waits_table().unwrap().rows;
+            assert!(format!("{:?}", rows[0]).contains("40.0 % of the arrivals find no room"), "{rows:?}");
+            assert!(!format!("{rows:?}").contains("-0.0"), "{rows:?}");
+        }
     }
 
     /// With equal constant services and equal priorities the classes are one M/D/1; with different

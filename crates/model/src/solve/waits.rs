@@ -8,15 +8,16 @@ use serde::{Deserialize, Serialize};
 pub struct Waits {
     /// Name of the class.
     pub class: String,
-    /// Share of the requests that wait at all; not known with priorities and of G/G/m.
+    /// Share of the requests that wait at all; not known of several classes, of G/G/m and where a
+    /// server is shared.
     pub delayed: Option<f64>,
     /// Share of the arrivals that find no room.
     pub lost: f64,
-    /// Mean wait W.
+    /// Mean wait W; where a server is shared, by how much R is longer than the service.
     pub mean: Seconds,
     /// Mean response R.
     pub response: Seconds,
-    /// Empty where only means are known: with priorities.
+    /// Empty where only means are known: of several classes, and where a server is shared.
     pub percentiles: Vec<WaitPercentile>,
     /// Whether the percentiles are exact; else the wait of those that wait is taken as exponential.
     pub exact: bool,

@@ -123,7 +123,7 @@ impl StationLevels {
         let present_share = birth_death(&births, &deaths)?;
         let flows: Vec<f64> = births.iter().zip(&present_share).map(|(rate, share)| rate * share).collect();
         let admitted: f64 = flows.iter().sum();
-        let offered = admitted + arrival(most) * present_share[most as usize];
+        let turned_away = arrival(most) * present_share[most as usize];
         let mean = |of: &dyn Fn(u32) -> u32| -> f64 {
             (0..=most).map(|k| f64::from(of(k)) * present_share[k as usize]).sum()
         };
@@ -144,7 +144,7 @@ impl StationLevels {
             servers,
             service,
             throughput,
-            lost: 1.0 - (admitted / offered).min(1.0),
+            lost: turned_away / (admitted + turned_away),
             utilization: busy / f64::from(servers),
             present,
             waiting,
@@ -277,6 +277,13 @@ mod tests {
         let s = mmm_k(0.5, 1.0, 1, 3).unwrap();
         let norm = 1.0 + 0.5 + 0.25 + 0.125;
         assert!((s.lost - 0.125 / norm).abs() < 1e-12);
+    }
+
+    /// 0.9·10⁻²⁰ of the arrivals: far less than 1 can be told apart from.
+    #[test]
+    fn a_share_of_losses_keeps_its_digits_however_small() {
+        let lost = mmm_k(0.1, 1.0, 1, 20).unwrap().lost;
+        assert!((lost / 0.9e-20 - 1.0).abs() < 1e-9, "{lost}");
     }
 
     proptest! {

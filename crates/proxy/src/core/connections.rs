@@ -10,6 +10,7 @@ use krarup_units::{Nanos, Outbox, Stamp};
 use super::Core;
 use crate::ids::{ConnectionId, ServerId};
 use crate::large::RequestBytes;
+use crate::topology::PoolSpec;
 
 /// The number of a server's first connection is the server's.
 impl Upstreams for Core {
@@ -145,6 +146,15 @@ impl Core {
     /// most.
     pub fn servers_with(&self, names: &[String]) -> usize {
         self.upstreams.count_with(names)
+    }
+
+    /// The most pools that there can be since the start.
+    pub const MOST_POOLS: usize = 65_535;
+
+    /// How many pools there would be with these, counted as servers are: [`Self::MOST_POOLS`] are
+    /// the most.
+    pub fn pools_with(&self, pools: &[PoolSpec]) -> usize {
+        self.routing.count_with(pools)
     }
 
     /// These servers, and no others, will be in the topology that is to come: they can be connected

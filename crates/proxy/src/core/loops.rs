@@ -70,8 +70,8 @@ impl Core {
         self.pump(now);
     }
 
-    /// Everything that was counted here, and how things are, without the requests and clients
-    /// themselves.
+    /// What was counted here adds up to, and how things are, without the requests and clients
+    /// themselves, the seconds one by one, and the times of servers that are in no pool any more.
     pub fn books(&mut self) -> Self {
         let mut dispatch = Dispatch::new(self.settings.workers, self.settings.queue);
         dispatch.absorb(&self.dispatch);
@@ -80,7 +80,7 @@ impl Core {
             dispatch.readers_mut().set(number, pool.servers(), pool.spec().readers);
         }
         let at_work = self.at_work();
-        let books = self.books.copy(at_work);
+        let books = self.books.copy(at_work, |server| self.upstreams.wants(server));
         let (routing, upstreams) = (self.routing.copy(), self.upstreams.copy());
         let mut copy = Self::of(self.settings.clone(), routing, upstreams, dispatch, books);
         let (used, short) = self.memory();

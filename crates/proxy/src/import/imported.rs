@@ -47,6 +47,8 @@ pub(super) struct ImportedRoute {
     pub(super) prefix: String,
     pub(super) pool: String,
     pub(super) strip: bool,
+    /// What servers see before the key.
+    pub(super) add: String,
 }
 
 impl Imported {
@@ -105,6 +107,9 @@ impl Imported {
             ));
             if route.strip {
                 line(format_args!("strip = true\n"));
+            }
+            if !route.add.is_empty() {
+                line(format_args!("add = {}\n", quoted(&route.add)));
             }
         }
         out

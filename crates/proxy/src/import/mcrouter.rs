@@ -16,6 +16,9 @@ use super::imported::{
 /// The longest lifetime that memcached takes as a length, where mcrouter's would not end.
 const LONGEST: &str = "720h";
 
+/// How long mcrouter waits for a server of a pool without a `server_timeout`, in milliseconds.
+const SERVER_TIMEOUT: u64 = 1_000;
+
 /// The key of the handle for operations that have none of their own.
 const OTHERS: &str = "default_policy";
 
@@ -158,7 +161,7 @@ impl Translation<'_> {
         let policies = route.get("policies").and_then(Value::as_object);
         for (prefix, policy) in policies.into_iter().flatten() {
             let pool = self.pool(policy).map_err(|why| format!("PrefixSelectorRoute, {prefix}: {why}"))?;
-            routes.push(ImportedRoute { prefix: prefix.clone(), pool, strip: false });
+            routes.push(ImportedRoute { prefix: prefix.clone(), pool, strip: false, add: String::new() });
         }
         Ok(Whole { pool, routes })
     }
@@ -176,16 +179,19 @@ impl Translation<'_> {
                     self.note(format!("{alias}: only the first route of that alias is translated"));
                     continue;
                 }
-                let mut named =
-                    vec![ImportedRoute { prefix: alias.to_owned(), pool: tree.pool.clone(), strip: true }];
-                if !tree.routes.is_empty() {
-                    self.note(format!("{alias}: the choice by prefix holds for keys without {alias} only"));
-                }
+                let named = |prefix: &str, pool: &str| ImportedRoute {
+                    prefix: format!("{alias}{prefix}"),
+                    pool: pool.to_owned(),
+                    strip: true,
+                    add: prefix.to_owned(),
+                };
+                let mut below = vec![named("", &tree.pool)];
+                below.extend(tree.routes.iter().map(|route| named(&route.prefix, &route.pool)));
                 match &mut whole {
-                    Some(whole) => whole.routes.append(&mut named),
+                    Some(whole) => whole.routes.append(&mut below),
                     None => {
                         let mut routes = tree.routes.clone();
-                        routes.append(&mut named);
+                        routes.append(&mut below);
                         whole = Some(Whole { pool: tree.pool.clone(), routes });
                         self.note(format!("keys without a routing prefix go where {alias} goes; mcrouter's -R says where they went"));
                     }
@@ -204,7 +210,9 @@ impl Translation<'_> {
         match kind {
             "PoolRoute" => {
                 let name = argument.or_else(|| route.get("pool").and_then(Value::as_str));
-                let pool = self.placed(name.ok_or("PoolRoute names no pool")?, route.get("hash"))?;
+                let name = name.ok_or("PoolRoute names no pool")?;
+                self.refuse_weights(name, route.get("hash"))?;
+                let pool = self.placed(name, route.get("hash"))?;
                 self.with_extras(pool, route)
             }
             "HashRoute" => {
@@ -231,7 +239,7 @@ impl Translation<'_> {
                 Ok(self.changed(&cold, &[("warm_from", warm), ("warm_ttl", quoted(&ttl))]))
             }
             "ShadowRoute" => {
-                let pool = self.pool(child(route, "child", kind)?)?;
+                let pool = self.pool(shadowed(route)?)?;
                 self.with_extras(pool, route)
             }
             "OutstandingLimitRoute" => {
@@ -265,6 +273,25 @@ impl Translation<'_> {
         }
     }
 
+    /// Refuses a pool whose own `weights` its `PoolRoute` would place keys by.
+    fn refuse_weights(&self, name: &str, hash: Option<&Value>) -> Result<(), String> {
+        // A function that the route names holds, whatever the pool has.
+        if hash.is_some_and(|hash| hash.is_string() || hash.get("hash_func").is_some()) {
+            return Ok(());
+        }
+        let of_pool = |key: &str| self.described.get(name).and_then(|pool| pool.get(key));
+        let servers = of_pool("servers").and_then(Value::as_array).map_or(0, Vec::len);
+        let all_one = of_pool("weights").and_then(Value::as_array).is_some_and(|weights| {
+            weights.len() >= servers && weights.iter().all(|weight| weight.as_f64() == Some(1.0))
+        });
+        if servers > 1 && of_pool("weights").is_some() && !all_one {
+            return Err(format!(
+                "pool {name}: its `weights` have no counterpart, and without them keys would move"
+            ));
+        }
+        Ok(())
+    }
+
     /// A pool of which each host has its own keys.
     fn placed(&mut self, name: &str, hash: Option<&Value>) -> Result<String, String> {
         let function = match hash {
@@ -293,27 +320,22 @@ impl Translation<'_> {
     fn with_extras(&mut self, pool: String, route: &Value) -> Result<String, String> {
         let mut changes = Vec::new();
         let shadows = route.get("shadows").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        if shadows.len() > 1 {
+        // A `ShadowRoute` is around one handle, a pool around its hosts.
+        let hosts = match kind(route)?.0 {
+            "PoolRoute" => self.pool_named(&pool).servers.len(),
+            _ => 1,
+        };
+        let mut shadowing = Vec::new();
+        for shadow in shadows {
+            if let Some(share) = self.shadow_share(&pool, shadow, hosts)? {
+                shadowing.push((shadow, share));
+            }
+        }
+        if shadowing.len() > 1 {
             self.note(format!("{pool}: it has several shadows, and only the first is translated"));
         }
-        if let Some(shadow) = shadows.first() {
+        if let Some((shadow, share)) = shadowing.first() {
             let target = self.pool(child(shadow, "target", "a shadow")?)?;
-            let ends: Vec<f64> = shadow
-                .get("key_fraction_range")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_f64)
-                .collect();
-            let share = if let [from, to] = ends[..] { to - from } else { 1.0 };
-            if shadow.get("index_range").is_some() {
-                self.note(format!("{pool}: the shadow's index_range is not translated; requests to all of its hosts are shadowed"));
-            }
-            if share < 1.0 {
-                self.note(format!(
-                    "{pool}: the shadow gets a share of the requests, where mcrouter took a share of the keys"
-                ));
-            }
             changes.extend([("shadow", target), ("shadow_share", format!("{share:?}"))]);
         }
         if route.get("rates").is_some() {
@@ -322,6 +344,50 @@ impl Translation<'_> {
             ));
         }
         Ok(if changes.is_empty() { pool } else { self.changed(&pool, &changes) })
+    }
+
+    /// The share of the requests that a shadow gets; none: mcrouter sends it nothing. `hosts` are
+    /// all that its `index_range` may choose from.
+    fn shadow_share(&mut self, pool: &str, shadow: &Value, hosts: usize) -> Result<Option<f64>, String> {
+        let keys = shadow.get("keys_to_shadow").and_then(Value::as_array);
+        if keys.is_some_and(|keys| !keys.is_empty()) {
+            return Err(format!(
+                "pool {pool}: `keys_to_shadow` has no counterpart, and without it all keys would be shadowed"
+            ));
+        }
+        if shadow.get("key_fraction_range_rv").is_some() {
+            self.note(format!(
+                "{pool}: the shadow's key_fraction_range_rv is not translated; set `shadow` and `shadow_share` by hand"
+            ));
+        }
+        // A range that is not there is from 0 to 0.
+        let range = |key: &str| {
+            let ends = shadow.get(key).and_then(Value::as_array)?;
+            let [from, to] = &ends[..] else { return None };
+            Some((from.as_f64()?, to.as_f64()?))
+        };
+        let (from, to) = range("key_fraction_range").unwrap_or_default();
+        let fraction = shadow.get("requests_fraction").and_then(Value::as_f64).unwrap_or(1.0);
+        let share = (to - from) * fraction.min(1.0);
+        let (first, behind) = range("index_range").unwrap_or_default();
+        let hosts = hosts as f64;
+        let chosen = behind.min(hosts) - first;
+        if share <= 0.0 || chosen <= 0.0 {
+            self.note(format!(
+                "{pool}: a shadow is left out, for mcrouter sends it nothing: its key_fraction_range or its index_range \
+                 is empty or not there, or its requests_fraction is 0"
+            ));
+            return Ok(None);
+        }
+        if chosen < hosts {
+            self.note(format!("{pool}: the shadow's index_range is not translated; requests to all of its hosts are shadowed"));
+        }
+        if share < 1.0 {
+            self.note(format!(
+                "{pool}: the shadow gets a share of the requests, where mcrouter took a share of the keys"
+            ));
+        }
+        Ok(Some(share))
     }
 
     /// Fail-over of one handle to the next.
@@ -505,23 +571,23 @@ impl Translation<'_> {
         let pool = described.get(name).ok_or_else(|| format!("there is no pool {name}"))?;
         for (key, value) in pool.as_object().into_iter().flatten() {
             match key.as_str() {
-                "servers" => {}
+                "servers" | "server_timeout" => {}
                 "protocol" if value == "ascii" => {}
                 "protocol" => return Err(format!("pool {name}: the protocol {value} is mcrouter's own")),
-                "server_timeout" => {
-                    if let Some(timeout) = value.as_u64()
-                        && !self.timeouts.contains(&timeout)
-                    {
-                        self.timeouts.push(timeout);
-                    }
-                }
                 "keep_routing_prefix" if value == false => {}
                 "keep_routing_prefix" => {
-                    self.note(format!("pool {name}: keep_routing_prefix; take `strip` out of its routes"));
+                    self.note(format!(
+                        "pool {name}: keep_routing_prefix; take `strip` and `add` out of its routes"
+                    ));
                 }
                 _ => self.note(format!("pool {name}: {key} is not translated")),
             }
         }
+        let timeout = pool.get("server_timeout").and_then(Value::as_u64);
+        if timeout.is_none() {
+            self.note("server_timeout: a pool without one waits 1000 ms, or what mcrouter's -t says");
+        }
+        self.timeouts.push(timeout.unwrap_or(SERVER_TIMEOUT));
         let texts = pool
             .get("servers")
             .and_then(Value::as_array)
@@ -552,9 +618,14 @@ impl Translation<'_> {
         free
     }
 
+    /// A pool by the name it was given here.
+    fn pool_named(&self, name: &str) -> &ImportedPool {
+        self.imported.pools.iter().find(|pool| pool.name == name).expect("it was added")
+    }
+
     /// The same pool with other settings. Those that it has are of a handle within this one.
     fn changed(&mut self, name: &str, changes: &[(&'static str, String)]) -> String {
-        let pool = self.imported.pools.iter().find(|pool| pool.name == name).expect("it was added").clone();
+        let pool = self.pool_named(name).clone();
         let mut settings = pool.settings;
         for (key, value) in changes {
             let within = settings.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone());
@@ -610,6 +681,18 @@ fn together(kind: &str) -> Option<Together> {
 
 fn child<'route>(route: &'route Value, key: &str, kind: &str) -> Result<&'route Value, String> {
     route.get(key).ok_or_else(|| format!("{kind} has no `{key}`"))
+}
+
+/// The handle that a `ShadowRoute` is around.
+fn shadowed(route: &Value) -> Result<&Value, String> {
+    match route.get("children").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([one]) => Ok(one),
+        Some(_) => Err("ShadowRoute: only one handle is translated as its children".into()),
+        None => {
+            let one = route.get("children").or_else(|| route.get("child"));
+            one.ok_or_else(|| "ShadowRoute has no `children`".into())
+        }
+    }
 }
 
 /// `host:port`, and perhaps `:ascii:plain`.

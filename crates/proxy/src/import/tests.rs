@@ -5,6 +5,7 @@ use serde::Deserialize;
 use super::Imported;
 use crate::Config;
 use crate::placement::tests::golden_keys;
+use crate::route::Routes;
 
 /// The file without its comments, which the proxy understands.
 fn settings(text: &str) -> String {
@@ -210,11 +211,18 @@ fn handles_around_a_pool_become_its_settings() {
             vec!["gutter = \"B\"", "gutter_ttl = \"9s\""],
         ),
         (
-            r#"{"type": "PoolRoute", "pool": "A", "shadows": [{"target": "PoolRoute|B", "key_fraction_range": [0.25, 0.5]}]}"#,
+            r#"{"type": "PoolRoute", "pool": "A", "shadows":
+                [{"target": "PoolRoute|B", "index_range": [0, 2], "key_fraction_range": [0.25, 0.5]}]}"#,
             vec!["shadow = \"B\"", "shadow_share = 0.25"],
         ),
         (
-            r#"{"type": "ShadowRoute", "child": "PoolRoute|A", "shadows": [{"target": "AllSyncRoute|Pool|A", "index_range": [0, 1]}]}"#,
+            r#"{"type": "PoolRoute", "pool": "A", "shadows": [{"target": "PoolRoute|S"},
+                {"target": "PoolRoute|B", "index_range": [0, 2], "key_fraction_range": [0, 0.5], "requests_fraction": 0.25}]}"#,
+            vec!["shadow = \"B\"", "shadow_share = 0.125"],
+        ),
+        (
+            r#"{"type": "ShadowRoute", "children": "PoolRoute|A", "shadows":
+                [{"target": "AllSyncRoute|Pool|A", "index_range": [0, 1], "key_fraction_range": [0, 1]}]}"#,
             vec![
                 "shadow = \"A-2\"",
                 "shadow_share = 1.0",
@@ -244,6 +252,72 @@ fn handles_around_a_pool_become_its_settings() {
         for line in lines {
             assert!(settings.contains(line), "{route}: {line}: {settings}");
         }
+    }
+}
+
+#[test]
+fn a_shadow_that_mcrouter_sends_nothing_is_left_out() {
+    for shadow in [
+        r#""index_range": [0, 2]"#,
+        r#""key_fraction_range": [0, 1]"#,
+        r#""index_range": [2, 9], "key_fraction_range": [0, 1]"#,
+        r#""index_range": [0, 2], "key_fraction_range": [0, 1], "requests_fraction": 0.0"#,
+        r#""index_range": [0, 2], "key_fraction_range_rv": "share""#,
+    ] {
+        let text = mcrouter(&format!(
+            r#"{{"type": "PoolRoute", "pool": "A", "shadows": [{{"target": "PoolRoute|B", {shadow}}}]}}"#
+        ));
+        let settings = settings(&text);
+        assert!(!settings.contains("shadow") && !settings.contains("[pools.B]"), "{shadow}: {settings}");
+        assert!(notes(&text).contains("A: a shadow is left out"), "{shadow}: {}", notes(&text));
+    }
+}
+
+#[test]
+fn weights_by_which_no_key_moves_are_no_hindrance() {
+    for (servers, weights, route) in [
+        (r#""a:1", "b:1""#, "[1.0, 1]", r#""PoolRoute|A""#),
+        (r#""a:1""#, "[0.5]", r#""PoolRoute|A""#),
+        (r#""a:1", "b:1""#, "[1.0, 0.2]", r#"{"type": "PoolRoute", "pool": "A", "hash": "Ch3"}"#),
+        (r#""a:1", "b:1""#, "[1.0, 0.2]", r#"{"type": "HashRoute", "children": "Pool|A"}"#),
+    ] {
+        let text = format!(
+            r#"{{"pools": {{"A": {{"servers": [{servers}], "weights": {weights}}}}}, "route": {route}}}"#
+        );
+        assert!(settings(&text).contains("distribution = \"ch3\""), "{text}");
+    }
+    for (weights, route) in [
+        ("[1.0, 0.2]", r#""PoolRoute|A""#),
+        ("[1.0]", r#"{"type": "PoolRoute", "pool": "A", "hash": {}}"#),
+        ("{}", r#""PoolRoute|A""#),
+    ] {
+        let text = format!(
+            r#"{{"pools": {{"A": {{"servers": ["a:1", "b:1"], "weights": {weights}}}}}, "route": {route}}}"#
+        );
+        assert!(refused(&text).contains("pool A: its `weights`"), "{text}: {}", refused(&text));
+    }
+}
+
+#[test]
+fn no_pool_waits_less_than_it_did() {
+    let text = |first: &str, second: &str| {
+        format!(
+            r#"{{"pools": {{"A": {{"servers": ["a:1"]{first}}}, "B": {{"servers": ["b:1"]{second}}}}},
+                "route": {{"type": "FailoverRoute", "children": ["PoolRoute|A", "PoolRoute|B"]}}}}"#
+        )
+    };
+    let of = |milliseconds| format!(", \"server_timeout\": {milliseconds}");
+    for (first, second, timeout, differs, standard) in [
+        (String::new(), of(50), 1_000, true, true),
+        (String::new(), of(5_000), 5_000, true, true),
+        (String::new(), String::new(), 1_000, false, true),
+        (of(50), of(60), 60, true, false),
+        (of(50), of(50), 50, false, false),
+    ] {
+        let text = text(&first, &second);
+        assert!(settings(&text).contains(&format!("\ntimeout = \"{timeout}ms\"\n")), "{text}");
+        assert_eq!(notes(&text).contains("server_timeout differs"), differs, "{text}");
+        assert_eq!(notes(&text).contains("mcrouter's -t"), standard, "{text}");
     }
 }
 
@@ -297,12 +371,48 @@ fn routing_prefixes_become_routes_that_take_them_off() {
 }
 
 #[test]
+fn behind_an_alias_prefixes_choose_as_without_one() {
+    let text = r#"{"pools": {"A": {"servers": ["a:1"]}, "U": {"servers": ["u:1"]}, "W": {"servers": ["w:1"]}},
+        "routes": [{"aliases": ["/here/a/"], "route": "PoolRoute|A"}, {"aliases": ["/there/b/", "/there/c/"], "route":
+            {"type": "PrefixSelectorRoute", "policies": {"user:": "PoolRoute|U"}, "wildcard": "PoolRoute|W"}}]}"#;
+    let topology = Config::parse(&settings(text), "ours").unwrap().topology().unwrap();
+    let routes = Routes::new(topology.routes.clone());
+    for (key, server, sent) in [
+        ("/here/a/user:1", "a:1", "user:1"),
+        ("/there/b/user:1", "u:1", "user:1"),
+        ("/there/b/x", "w:1", "x"),
+        ("/there/c/user:1", "u:1", "user:1"),
+    ] {
+        let route = routes.find(key.as_bytes()).unwrap();
+        let found = &topology.servers[topology.pools[route.pool].servers[0]];
+        let seen = [&route.add[..], &key.as_bytes()[route.stripped()..]].concat();
+        assert_eq!((&**found, &seen[..]), (server, sent.as_bytes()), "{key}");
+    }
+    // Where the first alias has prefixes, they hold for keys without an alias, too.
+    let text = text.replace(r#"{"aliases": ["/here/a/"], "route": "PoolRoute|A"}, "#, "");
+    let topology = Config::parse(&settings(&text), "ours").unwrap().topology().unwrap();
+    let prefixes = topology.routes.iter().map(|route| String::from_utf8_lossy(&route.prefix));
+    assert_eq!(
+        prefixes.collect::<Vec<_>>(),
+        ["user:", "/there/b/", "/there/b/user:", "/there/c/", "/there/c/user:"]
+    );
+}
+
+#[test]
 fn handles_without_a_counterpart_are_named() {
     for (route, said) in [
         (r#""NullRoute""#, "NullRoute has no counterpart"),
         (r#"{"type": "PoolRoute", "pool": "A", "hash": "Crc32"}"#, "hash function Crc32"),
         (r#"{"type": "PoolRoute", "pool": "A", "hash": {"hash_func": "Ch3", "salt": "x"}}"#, "`salt`"),
         (r#""PoolRoute|Z""#, "there is no pool Z"),
+        (
+            r#"{"type": "PoolRoute", "pool": "A", "shadows": [{"target": "PoolRoute|B", "keys_to_shadow": ["a"]}]}"#,
+            "`keys_to_shadow`",
+        ),
+        (
+            r#"{"type": "ShadowRoute", "children": ["PoolRoute|A", "PoolRoute|B"]}"#,
+            "only one handle is translated",
+        ),
         (r#""LatestRoute|Pool|A""#, "writes too, go to one"),
         (
             r#"{"type": "AllSyncRoute", "children": ["PoolRoute|A", "PoolRoute|B"]}"#,

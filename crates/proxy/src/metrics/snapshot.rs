@@ -68,7 +68,7 @@ pub(super) struct OfPool {
 impl ProxySnapshot {
     /// The numbers now.
     pub fn of(core: &Core, now: Stamp, stopping: bool) -> Self {
-        let recorder = core.counted().recorder_since_start();
+        let recorder = core.counted().recorder_since_start(|server| core.upstreams().wants(server));
         let up = |server: &ServerId| core.upstreams().is_up(*server);
         let pool = |(number, pool): (usize, &Pool)| OfPool {
             name: pool.spec().name.clone(),
@@ -78,12 +78,6 @@ impl ProxySnapshot {
         };
         let living = core.upstreams().servers().iter().filter(|server| !server.is_retired());
         let buckets = living.count() <= SERVERS_WITH_BUCKETS;
-        let mut totals = vec![None; core.upstreams().servers().len()];
-        for (number, one) in
-            recorder.servers().filter(|(number, _)| *number < core.upstreams().servers().len())
-        {
-            totals[number] = Some(one);
-        }
         let readers = |number| {
             let of_pools = core
                 .routing()
@@ -91,23 +85,21 @@ impl ProxySnapshot {
                 .filter_map(|pool| core.dispatch().readers().of(pool, ServerId::new(number)));
             of_pools.fold((0, 0), |(busy, waiting), one| (busy + u64::from(one.0), waiting + one.1 as u64))
         };
-        let known = core
-            .upstreams()
-            .servers()
-            .iter()
-            .zip(totals)
-            .enumerate()
-            .filter(|(_, (server, _))| !server.is_retired());
-        let servers = known.map(|(number, (server, totals))| OfServer {
-            name: server.name().to_owned(),
-            up: server.is_up(),
-            ejected: server.is_ejected(),
-            requests: totals.map_or(0, |totals| totals.requests),
-            errors: totals.map_or(0, |totals| totals.errors),
-            outstanding: core.upstreams().outstanding(ServerId::new(number)),
-            losses: server.losses(),
-            readers: readers(number),
-            times: totals.map_or_else(TimeBuckets::default, |totals| TimeBuckets::of(&totals.time, buckets)),
+        let known = core.upstreams().servers().iter().enumerate();
+        let servers = known.filter(|(_, server)| !server.is_retired()).map(|(number, server)| {
+            let totals = recorder.server(number);
+            OfServer {
+                name: server.name().to_owned(),
+                up: server.is_up(),
+                ejected: server.is_ejected(),
+                requests: totals.map_or(0, |totals| totals.requests),
+                errors: totals.map_or(0, |totals| totals.errors),
+                outstanding: core.upstreams().outstanding(ServerId::new(number)),
+                losses: server.losses(),
+                readers: readers(number),
+                times: totals
+                    .map_or_else(TimeBuckets::default, |totals| TimeBuckets::of(&totals.time, buckets)),
+            }
         });
         Self {
             stopping,
@@ -150,7 +142,7 @@ impl ProxySnapshot {
             return Some("stopping".into());
         }
         if self.memory.1 {
-            return Some("clients wait for memory: the buffers are full".into());
+            return Some("clients wait for memory".into());
         }
         let down = self.pools.iter().find(|pool| pool.servers_up == 0)?;
         Some(format!("no server of the pool {} is up", down.name))

@@ -19,6 +19,7 @@ use super::snapshot::{OfPool, OfServer, ProxySnapshot};
 use super::*;
 use crate::live::KeyState;
 use crate::pool::PoolCounts;
+use crate::topology::PoolSpec;
 use crate::{Config, Core, MultiGet, Topology};
 
 /// A moment with something in every list, and a name that needs escapes.
@@ -262,6 +263,49 @@ fn servers_of_earlier_configurations_take_no_buckets_from_those_of_now() {
 }
 
 #[test]
+fn sums_of_loops_leave_out_seconds_one_by_one_and_servers_that_are_gone() {
+    let topology = |servers: usize| {
+        let names = (0..servers).map(|server| format!("server-{server}:1")).collect();
+        Topology::replicated(names, MultiGet::Whole)
+    };
+    let recorder = Recorder::new(RecorderSettings::default()).unwrap();
+    let settings = Config::default().settings();
+    let mut core = Core::new(settings.clone(), topology(3), recorder, Stamp(0));
+    for second in 0..50_u16 {
+        let visit = Visit::at(Stamp(u64::from(second) * 1_000_000_000), Operation::Get);
+        core.enter(&visit, &[ServerVisit::ok(second % 3, visit.received, visit.replied)]);
+    }
+    let now = Stamp(50_000_000_000);
+    core.reconfigure(settings, topology(2), now);
+    let mut sum = core.books();
+    sum.absorb(&core.books());
+    let kept: Vec<_> = sum.recorder().servers().map(|(number, one)| (number, one.requests)).collect();
+    assert_eq!((sum.recorder().windows().len(), kept), (1, vec![(0, 34), (1, 34)]));
+    assert_eq!((sum.recorder().overall().count, core.recorder().windows().len()), (100, 50));
+    // As before where statistics begin anew.
+    core.reset(now);
+    for core in [&core.books(), &core] {
+        let told = ProxySnapshot::of(core, now, false);
+        assert_eq!(told.servers.iter().map(|one| one.requests).collect::<Vec<_>>(), [17, 17]);
+        assert_eq!(told.operations[0].tally.count, 50);
+    }
+}
+
+#[test]
+fn the_last_of_many_servers_has_its_own_numbers() {
+    let servers: Vec<String> = (0..1_030).map(|server| format!("server-{server}:1")).collect();
+    let pools = vec![PoolSpec::of("main", vec![1_029])];
+    let topology = Topology { servers, pools, routes: Vec::new() };
+    let recorder = Recorder::new(RecorderSettings::default()).unwrap();
+    let mut core = Core::new(Config::default().settings(), topology, recorder, Stamp(0));
+    let visit = Visit::at(Stamp(10), Operation::Get);
+    core.enter(&visit, &[ServerVisit::ok(1_029, visit.received, visit.replied)]);
+    assert_eq!(ProxySnapshot::of(&core, Stamp(40), false).servers[1_029].requests, 1);
+    let (_, told) = crate::stats::answer(&core, b"servers", Stamp(40));
+    assert!(String::from_utf8(told).unwrap().contains("STAT 1029:requests 1\r\n"));
+}
+
+#[test]
 fn names_follow_the_conventions() {
     for metric in TABLE {
         let name = metric.name;
@@ -283,6 +327,9 @@ fn everything_that_a_pool_counts_is_told() {
 fn ready_is_what_has_a_server_and_is_not_stopping() {
     assert_eq!(moment().not_ready(), None);
     assert_eq!(ProxySnapshot { stopping: true, ..moment() }.not_ready(), Some("stopping".into()));
+    // Which buffers there is no room in is known to the event loop alone.
+    let short = ProxySnapshot { memory: (1, true), ..moment() };
+    assert_eq!(short.not_ready(), Some("clients wait for memory".into()));
     let mut down = moment();
     down.pools[1].servers_up = 0;
     assert_eq!(down.not_ready(), Some("no server of the pool users is up".into()));

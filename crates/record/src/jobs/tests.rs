@@ -84,6 +84,17 @@ fn the_latest_services_and_waiting_times_are_kept_and_all_are_counted() {
 }
 
 #[test]
+fn waits_of_minutes_and_hours_have_buckets_of_their_own() {
+    let mut books = JobBooks::new();
+    for seconds in [600, 1_200, 7_200, 100_000] {
+        books.handed_out(Some(Nanos::from_secs(seconds)), false);
+    }
+    let waiting = books.snapshot(at(0)).waiting;
+    // Up to 10, 30, 60, 300, 600, 1,800, 3,600, 14,400 and 86,400 s.
+    assert_eq!((&waiting.up_to[17..], waiting.count), (&[0, 0, 0, 0, 1, 2, 2, 3, 3][..], 4));
+}
+
+#[test]
 fn a_lease_that_was_given_up_was_held_and_is_no_service() {
     let mut books = JobBooks::new();
     books.ended(Nanos::from_millis(100), true);
@@ -109,7 +120,7 @@ fn books_that_are_reset_are_as_new() {
 fn books_take_no_more_than_is_said() {
     let rings = size_of::<[u32; FINE_SLOTS]>() + size_of::<[ArrivalSlot; COARSE_SLOTS]>();
     let kept = size_of::<[u64; KEPT_JOBS]>() + size_of::<[f32; KEPT_JOBS]>();
-    let all = rings + kept + BOUNDS.len() * 8 + size_of::<JobBooks>();
+    let all = rings + kept + WAITING_BOUNDS.len() * 8 + size_of::<JobBooks>();
     assert!(all <= KEPT_BYTES, "{all}");
 }
 

@@ -225,10 +225,13 @@ fn head(figures: &TopFigures, high: u16) -> Vec<HeadLine> {
         lines.push(workers_line(figures));
     }
     if high >= 14 {
-        let proxies = figures.instances.iter().filter(|one| one.service == Some(ServiceKind::Proxy));
-        let counting = proxies.filter(|one| one.totals.is_some()).count();
-        lines.extend(figures.queue.as_ref().map(|queue| queue_line(queue, counting)));
-        lines.extend(figures.store.as_ref().into_iter().flat_map(store_lines));
+        let counting = |kind: ServiceKind| {
+            let of_kind = figures.instances.iter().filter(|one| one.service == Some(kind));
+            of_kind.filter(|one| one.totals.is_some()).count()
+        };
+        lines.extend(figures.queue.as_ref().map(|queue| queue_line(queue, counting(ServiceKind::Proxy))));
+        let store = |store: &TopStore| store_lines(store, counting(ServiceKind::Broker));
+        lines.extend(figures.store.as_ref().into_iter().flat_map(store));
     } else if (6..12).contains(&high) {
         lines.extend(rates(figures));
     }
@@ -334,7 +337,8 @@ pub(super) fn queue_line(queue: &TopQueue, instances: usize) -> HeadLine {
     HeadLine { keyword: "queue", text: parts.join("; "), tone }
 }
 
-fn store_lines(store: &TopStore) -> [HeadLine; 2] {
+/// What so many brokers count.
+fn store_lines(store: &TopStore, instances: usize) -> [HeadLine; 2] {
     let messages = format!(
         "{} ready, {} reserved, {} delayed, {} buried in {} tubes; {} clients wait for one",
         count(store.ready),
@@ -345,19 +349,30 @@ fn store_lines(store: &TopStore) -> [HeadLine; 2] {
         count(store.clients_waiting),
     );
     let each = store.requests_per_commit.map(|each| format!(", {} requests each", three_digits(each)));
+    let is_out = store.takes_nothing > 0.0;
+    let out = is_out.then(|| {
+        let of = match instances {
+            0 | 1 => String::new(),
+            all => format!(" of {} of {all} brokers", count(store.takes_nothing)),
+        };
+        format!(
+            "takes nothing{of}: it cannot be reached, does not answer, or refuses what is to be written; "
+        )
+    });
     let with_store = format!(
-        "{} wait, {} are with it over {} connections; {} commits/s{}",
+        "{}{} wait, {} are with it over {} connections; {} commits/s{}",
+        out.unwrap_or_default(),
         count(store.queue_length),
         count(store.requests),
         count(store.connections_busy),
         count(store.commits_per_s),
         each.unwrap_or_default(),
     );
-    [("messages", messages), ("store", with_store)].map(|(keyword, text)| HeadLine {
-        keyword,
-        text,
-        tone: Tone::Plain,
-    })
+    let tone = if is_out { Tone::Bad } else { Tone::Plain };
+    [
+        HeadLine { keyword: "messages", text: messages, tone: Tone::Plain },
+        HeadLine { keyword: "store", text: with_store, tone },
+    ]
 }
 
 /// Throughput and times of now, where there is no room for their courses.

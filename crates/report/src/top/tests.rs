@@ -369,6 +369,35 @@ fn a_broker_has_its_own_pages() {
     assert!(jobs.contains("6 (6 – 7)"), "{lines:#?}");
 }
 
+/// What waits for it has no response time that could show it.
+#[test]
+fn a_store_that_takes_nothing_stands_above_the_table() {
+    let shown = |takes: [u32; 2]| {
+        let mut state = TopState::default();
+        let names = ["a:9150", "b:9150"];
+        state.set_instances(names.map(str::to_owned));
+        for second in 0..2_u32 {
+            for (name, takes) in names.into_iter().zip(takes) {
+                let mut text = ExpositionText::default();
+                text.value("krarup_broker_uptime_seconds", 700 + second);
+                text.value("krarup_broker_store_takes", takes);
+                state.looked(name, f64::from(second), Samples::read(&text.0));
+            }
+        }
+        let mut one = TopView::of(TopPage::Tubes, false);
+        one.instance = Some("b:9150".to_owned());
+        let both = lines(&state, &mut TopView::of(TopPage::Tubes, false), 120, 20);
+        [both, lines(&state, &mut one, 120, 20)]
+    };
+    let out = ": it cannot be reached, does not answer, or refuses what is to be written";
+    let [both, one] = shown([1, 0]);
+    assert!(has(&both, &format!("store      takes nothing of 1 of 2 brokers{out}")), "{both:#?}");
+    assert!(has(&one, &format!("store      takes nothing{out}")), "{one:#?}");
+    for well in shown([1, 1]) {
+        assert!(has(&well, "store      0 wait") && !has(&well, "takes nothing"), "{well:#?}");
+    }
+}
+
 /// However many messages wait in the tubes that are not listed.
 #[test]
 fn tubes_that_are_not_listed_come_last() {

@@ -216,7 +216,7 @@ fn an_engine_that_ends_late_leaves_what_its_successor_shows() {
 #[test]
 fn a_broker_that_serves_nothing_is_well_and_not_ready() {
     let say = |method, path| {
-        let said = unserved(method, path, NO_QUERY, "it waits for its turn".to_owned());
+        let said = unserved(method, path, NO_QUERY, "it waits for its turn".to_owned(), false);
         (said.status, said.body)
     };
     assert_eq!(say(HttpMethod::Get, "/health"), (200, "ok\n".to_owned()));
@@ -228,4 +228,17 @@ fn a_broker_that_serves_nothing_is_well_and_not_ready() {
     assert_eq!(status, 200);
     assert!(metrics.contains("\nkrarup_broker_waiting 1\n") && metrics.contains("krarup_build_info{"));
     assert!(!metrics.contains("krarup_broker_clients"));
+}
+
+#[test]
+fn a_broker_that_takes_clients_is_ready_where_another_owns_the_shard() {
+    let say = |method, path| {
+        let said = unserved(method, path, NO_QUERY, "shard 0 is not served here".to_owned(), true);
+        (said.status, said.body)
+    };
+    let ready = (200, "ready for clients: shard 0 is not served here\n".to_owned());
+    assert_eq!(say(HttpMethod::Get, "/ready"), ready);
+    assert_eq!(say(HttpMethod::Post, "/ready").0, 405);
+    assert_eq!(say(HttpMethod::Get, "/tubes").0, 503);
+    assert!(say(HttpMethod::Get, "/metrics").1.contains("\nkrarup_broker_waiting 1\n"));
 }

@@ -22,6 +22,7 @@ use krarup_units::{Address, Mistake, Nanos, Stamp};
 
 use super::live::{self, BrokerHeadroom, BrokerLive};
 use super::message_store::MessageStore;
+use super::silence::{SILENT, StoreSilence};
 use crate::admin::{AdminAddress, Monitoring, Reload, ShownMonitoring};
 use crate::driver::{self, ClientLimits, Driver};
 use krarup_beanstalk::Put;
@@ -29,7 +30,7 @@ use krarup_broker::broker::{Broker, MEMCACHED};
 use krarup_broker::metrics::BrokerSnapshot;
 use krarup_store::journal::{Journal, JournalEvent};
 use krarup_store::pool::{self, ConnectionPool};
-use krarup_store::postgres::{self, OutboxMessage};
+use krarup_store::postgres::{self, OutboxMessage, OutboxPart};
 
 const WOKEN: Token = Token(4);
 /// A client that vanished without a word is noticed after this time.
@@ -167,10 +168,16 @@ pub enum BrokerNotice {
     Refused(String),
     /// The store takes again what it refused.
     Takes,
+    /// The store refuses to read what is not in memory, and why: requests that need it wait.
+    Unread(String),
     /// The store is out of reach, and why: requests that change something wait.
     Lost(String),
     /// The store is there again.
     Back,
+    /// The store has owed an answer for so long: requests that change something wait.
+    Silent(Nanos),
+    /// The store answers again.
+    Answers,
     /// Another broker has taken the queues over: this one answers nothing more.
     Deposed,
 }
@@ -192,7 +199,7 @@ pub struct BrokerEnd {
 /// is answered.
 ///
 /// # Errors
-/// Before the first client is accepted: the port cannot be had, the system refuses.
+/// Where it cannot be listened, with what would do; the system refuses.
 pub fn run(
     settings: BrokerEngineSettings,
     broker: Broker,
@@ -263,20 +270,23 @@ struct Engine<N> {
     /// The store has refused something: when it is offered more.
     write_at: Stamp,
     reluctant: Option<Refusal>,
+    /// The store has refused to read something.
+    unread: Option<Refusal>,
     deposed: bool,
     /// Whether the store cannot be reached.
     store_lost: bool,
+    silence: StoreSilence,
     /// Where a snapshot is put for monitoring, and the server that answers from it.
     admin: Option<BrokerAdmin>,
     stop_by: Option<Stamp>,
 }
 
-/// The store refuses what is to be written.
+/// The store refuses what is to be written, or read.
 #[derive(Clone, Copy)]
 struct Refusal {
     /// When it last did.
     last: Stamp,
-    /// Whether it has taken something since.
+    /// Whether it has done something of the kind since.
     takes: bool,
 }
 
@@ -337,6 +347,19 @@ fn addresses(settings: &BrokerEngineSettings, driver: &Driver) -> io::Result<(St
     Ok((advertised, memcached))
 }
 
+/// Why clients cannot connect at an address, and what would do: a name alone needs a name service.
+fn cannot_listen(why: Mistake, address: &Address) -> Mistake {
+    if !why.hint.is_empty() {
+        return why;
+    }
+    let hint = if address.file().is_some() || address.is_number() {
+        "choose another address"
+    } else {
+        "an address in numbers, such as 127.0.0.1:11300, needs no name service"
+    };
+    Mistake { hint: hint.into(), ..why }
+}
+
 impl<N: FnMut(BrokerNotice)> Engine<N> {
     fn start(
         mut settings: BrokerEngineSettings,
@@ -364,7 +387,8 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         for (number, address) in iter::once(&settings.listen).chain(&settings.memcached).enumerate() {
             let listener = match inherited.next() {
                 Some(listener) => listener,
-                None => listen::listen_with(address, settings.clients.listening)?,
+                None => listen::listen_with(address, settings.clients.listening)
+                    .map_err(|why| cannot_listen(why, address))?,
             };
             driver.listen(address.clone(), number, listener);
         }
@@ -412,8 +436,10 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
             has_read: false,
             write_at: clock.now(),
             reluctant: None,
+            unread: None,
             deposed: false,
             store_lost: false,
+            silence: StoreSilence::new(clock.now()),
             admin,
             stop_by: None,
         })
@@ -464,11 +490,15 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
                     self.is_refused(why);
                 }
                 JournalEvent::Swept(found) => self.take_in(&found),
-                JournalEvent::Fetched(Ok(fetched)) => self.broker.fetched(fetched, self.clock.now()),
+                JournalEvent::Fetched(Ok(fetched)) => {
+                    if let Some(refusal) = &mut self.unread {
+                        refusal.takes = true;
+                    }
+                    self.broker.fetched(fetched, self.clock.now());
+                }
                 JournalEvent::Fetched(Err(why)) => {
                     self.broker.not_fetched();
-                    self.write_at = self.clock.now() + RELUCTANT;
-                    self.is_refused(why);
+                    self.is_unread(why);
                 }
                 JournalEvent::Lost(why) => self.is_lost(why),
                 JournalEvent::Back => self.is_back(),
@@ -496,6 +526,17 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         self.reluctant = Some(Refusal { last: self.clock.now(), takes: false });
     }
 
+    /// What is only in the store cannot be read now, and is asked for once more. The store is still
+    /// given what is to be written.
+    fn is_unread(&mut self, why: String) {
+        let now = self.clock.now();
+        self.write_at = now + RELUCTANT;
+        if self.unread.is_none_or(|before| before.takes && before.end() <= now) {
+            (self.notice)(BrokerNotice::Unread(why));
+        }
+        self.unread = Some(Refusal { last: now, takes: false });
+    }
+
     fn takes(&mut self) {
         if let Some(refusal) = &mut self.reluctant {
             refusal.takes = true;
@@ -504,11 +545,13 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
 
     fn is_lost(&mut self, why: String) {
         self.store_lost = true;
+        self.silence.restart(self.clock.now());
         (self.notice)(BrokerNotice::Lost(why));
     }
 
     fn is_back(&mut self) {
         self.store_lost = false;
+        self.silence.restart(self.clock.now());
         (self.notice)(BrokerNotice::Back);
     }
 
@@ -519,10 +562,10 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
 
     /// What the outbox holds goes into the queues, as far as there is room; it is looked
     /// for again when that is committed.
-    fn take_in(&mut self, found: &[OutboxMessage]) {
+    fn take_in(&mut self, found: &OutboxPart) {
         let now = self.clock.now();
         let queues = self.broker.queues_mut();
-        for one in found {
+        for one in &found.messages {
             if !queues.has_room(one.body.len()) {
                 // What is left is read again with the next sweep.
                 return;
@@ -532,7 +575,7 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
             queues.take_in(number, tube, &put, now);
             self.taking_in = Some(queues.next_batch());
         }
-        if found.len() >= 1_000 {
+        if found.more {
             self.sweep_at = now;
         }
     }
@@ -548,7 +591,7 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         }
         let Some(journal) = &mut self.journal else { return };
         if self.sweep_at <= now && journal.may_sweep() && self.taking_in.is_none() {
-            journal.sweep();
+            journal.sweep(now);
             self.sweep_at = now + SWEEP;
         }
         if self.write_at > now {
@@ -558,13 +601,13 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
             Some(StoreStep::Fetch) => {
                 if let Some(wanted) = self.broker.take_fetch() {
                     self.has_read = true;
-                    journal.fetch(wanted);
+                    journal.fetch(wanted, now);
                 }
             }
             Some(StoreStep::Write) => {
                 if let Some((number, batch)) = self.broker.take_batch(now, journal.under_way() as u32) {
                     self.has_read = false;
-                    journal.write(number, batch);
+                    journal.write(number, batch, now);
                 }
             }
             None => {}
@@ -579,16 +622,28 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         if self.reluctant.take_if(|refusal| refusal.end() <= now).is_some() {
             (self.notice)(BrokerNotice::Takes);
         }
+        let owes_since = self.owes_since();
+        if self.silence.look(owes_since, now) {
+            let begins = self.silence.lasts();
+            (self.notice)(if begins { BrokerNotice::Silent(SILENT) } else { BrokerNotice::Answers });
+        }
         self.feed();
         self.driver.flush_clients(&mut self.broker);
         // What those did who could go on.
         self.feed();
         if let Some(BrokerAdmin { slot, live, .. }) = &self.admin {
-            live.publish(|| self.broker.live(self.clock.now()));
-            let takes = !self.store_lost && self.reluctant.is_none();
+            let takes = !self.store_lost && !self.silence.lasts() && self.reluctant.is_none();
+            live.publish(takes, || self.broker.live(self.clock.now()));
             let stops = self.stop_by.is_some() || self.settings.ending.announced.load(Ordering::SeqCst);
             slot.publish(|| BrokerSnapshot::of(&self.broker, self.clock.now(), takes, stops));
         }
+    }
+
+    /// Since when the store owes an answer, while it can be reached; none: it owes none.
+    fn owes_since(&self) -> Option<Stamp> {
+        let journal = self.journal.as_ref().and_then(Journal::owes_since);
+        let since = journal.or_else(|| self.pool.as_ref().and_then(ConnectionPool::owes_since));
+        since.filter(|_| !self.store_lost)
     }
 
     /// Until when there is nothing to do unless something happens; none: for ever.
@@ -598,9 +653,13 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         let sweeps = journal.is_some_and(|journal| journal.may_sweep() && self.taking_in.is_none());
         let store = step.map(|_| self.write_at).into_iter().chain(sweeps.then_some(self.sweep_at));
         let calm = self.reluctant.map(Refusal::end);
+        // The pool's thread may not have begun with the sweep that it was given just now.
+        let owes = self.owes_since().is_some() || (self.pool.is_some() && !self.store_lost);
+        let look = owes.then(|| self.silence.next_look());
         // Clients go on at once for which there was nothing to read.
         let go_on = (self.broker.runnable() > 0).then_some(Stamp(0));
-        self.broker.deadline().into_iter().chain(self.stop_by).chain(calm).chain(store).chain(go_on).min()
+        let store = store.chain(calm).chain(look);
+        self.broker.deadline().into_iter().chain(self.stop_by).chain(store).chain(go_on).min()
     }
 
     /// Does what it was told since the last pass: to accept no more messages, to end, to end at

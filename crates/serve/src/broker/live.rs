@@ -43,11 +43,12 @@ impl BrokerLive {
         (Self { slot, system, target: how.target }, Arc::new(answers))
     }
 
-    /// Lays down what is `kept`, if a thread has asked for it.
-    pub(super) fn publish(&self, kept: impl FnOnce() -> LiveSnapshot) {
+    /// Lays down what is `kept`, and whether the store takes what it is given, if a thread has
+    /// asked for it.
+    pub(super) fn publish(&self, store_takes: bool, kept: impl FnOnce() -> LiveSnapshot) {
         self.slot.publish(|| LiveState {
             kept: kept(),
-            system: self.system.clone(),
+            system: LiveSystem { store_takes_nothing: !store_takes, ..self.system.clone() },
             target: self.target,
             pools: Vec::new(),
             redline_lock: None,

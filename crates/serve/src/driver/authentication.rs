@@ -60,14 +60,16 @@ impl Users {
         if users.is_empty() { Err("line 1: there is no user in it".into()) } else { Ok(Self(users)) }
     }
 
-    /// What is said to a server first, for the only user there is.
+    /// What is said to a server first, for the only user there is. memcached with `-Y` looks at
+    /// nothing of the line but its length; one that asks for no login takes it for a value, which
+    /// has expired already and is given to no client.
     pub(crate) fn login(&self) -> Result<Vec<u8>, Mistake> {
         let mut users = self.0.iter();
         let (Some((user, password)), None) = (users.next(), users.next()) else {
             return Err(Mistake::plain(format!("{} users stand in it, where one is needed", self.0.len())));
         };
         let value = [user.as_slice(), b" ", password].concat();
-        let line = format!("set krarup 0 0 {}\r\n", value.len()).into_bytes();
+        let line = format!("set krarup 0 -1 {}\r\n", value.len()).into_bytes();
         Ok([line.as_slice(), &value, b"\r\n"].concat())
     }
 
@@ -148,6 +150,7 @@ mod tests {
             users().judge(&login),
             Login::Answered { reply: b"STORED\r\n", used: login.len(), admitted: true }
         );
+        assert_eq!(login, b"set krarup 0 -1 11\r\nanna secret\r\n");
         assert!(users().login().unwrap_err().what.contains("2 users"));
     }
 

@@ -123,6 +123,8 @@ pub(crate) enum DriverNotice {
     ServerUp(Address),
     /// A server does not take requests, and why. Reported when it changes, not at every attempt.
     ServerDown(Address, String),
+    /// A connection to a server that takes requests was closed for its answer, and why.
+    AnswerRefused(Address, String),
 }
 
 /// The connections that a service has itself, as far as reading from clients concerns them.

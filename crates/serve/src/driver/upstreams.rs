@@ -12,6 +12,7 @@ use krarup_units::{Address, Inbox, Nanos, Stamp};
 
 use super::clients::{DriverNotice, Outbound, UPSTREAMS};
 use super::readiness::ServerPoll;
+use crate::refusal::RefusalNotices;
 use crate::slice::Slice;
 
 /// So many lanes are looked at in every pass; where there are more, all of them so long after the
@@ -48,6 +49,8 @@ pub(crate) struct ServerConnection {
     pub(crate) reported_up: bool,
     /// Whether the first attempt has ended, one way or the other.
     pub(crate) tried: bool,
+    /// When the operator was told of an answer of this server that was not taken.
+    answer_notices: RefusalNotices,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +124,7 @@ impl ServerConnection {
             reported_down: false,
             reported_up: false,
             tried: false,
+            answer_notices: RefusalNotices::default(),
         }
     }
 }
@@ -218,6 +222,7 @@ impl<S: Upstreams> Outbound<S> for ServerConnections {
         let longest = self.links.all().map(|(server, link)| (link.inbox.unread().len(), server)).max();
         let Some((_, server)) = longest.filter(|&(length, _)| length > most) else { return 0 };
         let before = self.links[server].inbox.capacity();
+        self.note_refused(service, server, TOO_LONG);
         self.lose(service, server, TOO_LONG, ConnectionLoss::Broken);
         before - self.links[server].inbox.capacity()
     }
@@ -275,7 +280,24 @@ impl ServerConnections {
     /// The same for what a server has said: the log has the line, and clients have the reason
     /// alone.
     pub(crate) fn distrust(&mut self, service: &mut impl Upstreams, server: usize, distrust: &ProtocolError) {
-        self.lose_and_log(service, server, distrust.why, ConnectionLoss::Untrusted, &distrust.to_string());
+        let log = distrust.to_string();
+        self.note_refused(service, server, &log);
+        self.lose_and_log(service, server, distrust.why, ConnectionLoss::Untrusted, &log);
+    }
+
+    /// Tells why an answer is not taken, on whichever connection it came: of lanes, and of other
+    /// loops, it is not told that they are lost. What comes before a server takes requests comes at
+    /// each attempt, and is why it is down.
+    fn note_refused(&mut self, service: &impl Upstreams, server: usize, why: &str) {
+        if !service.server_is_up(server) {
+            return;
+        }
+        let (address, now) = (self.links[server].address.clone(), self.clock.now());
+        let mut servers = self.links.first.iter_mut();
+        let first = servers.find(|first| first.address == address);
+        if first.is_some_and(|first| first.answer_notices.is_due(now)) {
+            self.notices.push(DriverNotice::AnswerRefused(address, why.to_owned()));
+        }
     }
 
     fn lose_and_log(

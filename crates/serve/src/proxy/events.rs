@@ -334,12 +334,22 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
     }
 
     /// What the first loop, or the only one, does for all: it listens, receives signals and changes
-    /// of the configuration, and answers monitoring.
+    /// of the configuration, and answers monitoring. The admin address comes first: once a port is
+    /// listened on that another proxy has, too, clients connect here.
     fn lead(&mut self, source: ConfigurationSource, waker: &Arc<Waker>) -> Result<(), Mistake> {
         let system = |error: io::Error| format!("cannot start an event loop: {error}");
         self.signals = Some(Signals::register(self.driver.registry(), STOP, RELOAD).map_err(system)?);
+        // Before there are threads that look up names: it changes the environment.
         let (inherited, listeners) = (listen::inherited(), self.config.listeners()?);
         listen::all_used(inherited.len(), listeners.len())?;
+        self.waker = Some(Arc::clone(waker));
+        // A loop that cannot be woken looks for changes when something is next due.
+        let wake = Arc::clone(waker);
+        self.watcher = Some(ConfigurationWatcher::begin(source, move || _ = wake.wake()));
+        if let Some(address) = self.config.admin.clone() {
+            let server = self.monitor(&address).map_err(|why| self.of_the_replaced(why))?;
+            self.admin = Some((address, server));
+        }
         let mut inherited = inherited.into_iter();
         for (address, pool) in listeners {
             let listener = match inherited.next() {
@@ -348,16 +358,18 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             };
             self.driver.listen(address, pool, listener);
         }
-        self.waker = Some(Arc::clone(waker));
         self.steer_workers();
-        // A loop that cannot be woken looks for changes when something is next due.
-        let wake = Arc::clone(waker);
-        self.watcher = Some(ConfigurationWatcher::begin(source, move || _ = wake.wake()));
-        if let Some(address) = self.config.admin.clone() {
-            self.admin = Some((address.clone(), self.monitor(&address)?));
-            self.tell_admin();
-        }
+        self.tell_admin();
         Ok(())
+    }
+
+    /// Why monitoring cannot ask at its address, where the proxy that has it may be the one that
+    /// this one is to replace.
+    fn of_the_replaced(&self, why: Mistake) -> Mistake {
+        if !self.config.edge.reuse_port || !why.what.ends_with(listen::TAKEN) {
+            return why;
+        }
+        Mistake::new(why.what, "beside a proxy that it replaces, give it another --admin")
     }
 
     /// Answers monitoring at `address`.
@@ -538,6 +550,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
                 driver::DriverNotice::ServerUp(server) => ProxyNotice::ServerUp(server.to_string()),
                 driver::DriverNotice::ServerDown(server, why) => {
                     ProxyNotice::ServerDown(server.to_string(), why)
+                }
+                driver::DriverNotice::AnswerRefused(server, why) => {
+                    ProxyNotice::AnswerRefused(server.to_string(), why)
                 }
             };
             (self.notice)(notice);

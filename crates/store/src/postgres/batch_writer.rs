@@ -26,6 +26,8 @@ use krarup_broker::shards::{self, Shard};
 
 const WRITE: &str = include_str!("write.sql");
 const WRITE_PLAIN: &str = include_str!("write_plain.sql");
+/// The archive's trigger works where a tube archives.
+const FOLLOW_TUBES: &str = "SELECT krarup.follow_tubes(false)";
 /// Writers have numbers below this one.
 const WRITERS: i64 = 8;
 
@@ -78,7 +80,7 @@ impl BatchWriter {
     /// otherwise it is not known, and it is to be written again after [`Reconnecting::mend`].
     pub(crate) fn write(&mut self, batch: &CommitBatch) -> Result<(), Error> {
         let lists = Lists::of(batch);
-        if batch.is_of_messages() {
+        if batch.is_of_messages() && batch.last.is_empty() {
             let (epoch, shard) = (self.epoch, self.shard);
             let Statements { any, plain } = &self.statements;
             let mut execute =
@@ -94,31 +96,21 @@ impl BatchWriter {
             return lists.write(any, (epoch, shard), execute);
         }
         let mut transaction = self.client.transaction()?;
-        for (name, row) in &batch.tubes {
-            match row {
-                None => transaction.execute("DELETE FROM krarup.tube WHERE name = $1", &[&&**name])?,
-                Some(row) => transaction.execute(
-                    "INSERT INTO krarup.tube VALUES ($1, $2, $3, $4, $5, $6) \
-                     ON CONFLICT (name) DO UPDATE SET created = excluded.created, most = excluded.most, dead = excluded.dead, \
-                         expires = excluded.expires, keeps = excluded.keeps",
-                    &[
-                        &&**name,
-                        &row.created,
-                        &at_most(row.most),
-                        &row.dead.as_deref(),
-                        &at_most(row.expires),
-                        &at_most(row.keeps),
-                    ],
-                )?,
-            };
+        keep_tubes(&mut transaction, batch)?;
+        let (any, owner) = (&self.statements.any, (self.epoch, self.shard));
+        let mut execute =
+            |statement: &Statement, values: Values<'_>| transaction.execute(statement, values).map(drop);
+        if !batch.last.is_empty() {
+            Lists::of_last(batch).write(any, owner, &mut execute)?;
         }
-        if !batch.tubes.is_empty() {
-            transaction.execute("SELECT krarup.follow_tubes(false)", &[])?;
+        // What goes with this batch goes as its tube was told to let it go, also one that goes
+        // itself.
+        lists.write(any, owner, execute)?;
+        let gone: Vec<&str> =
+            batch.tubes.iter().filter(|(_, row)| row.is_none()).map(|(name, _)| &**name).collect();
+        if !gone.is_empty() {
+            transaction.execute("DELETE FROM krarup.tube WHERE name = ANY ($1)", &[&gone])?;
         }
-        // What goes with this batch goes as its tube was told to let it go.
-        lists.write(&self.statements.any, (self.epoch, self.shard), |statement, values| {
-            transaction.execute(statement, values).map(drop)
-        })?;
         for (name, registered) in &batch.clients {
             let statement = if *registered {
                 "INSERT INTO krarup.client VALUES ($1) ON CONFLICT DO NOTHING"
@@ -142,8 +134,38 @@ impl BatchWriter {
         if !batch.taken_in.is_empty() {
             transaction.execute("DELETE FROM krarup.incoming WHERE number = ANY ($1)", &[&batch.taken_in])?;
         }
-        transaction.commit()
+        transaction.commit()?;
+        if !gone.is_empty() {
+            // By itself: owners of two shards that have written would wait for each other's lock of
+            // the table. Where it fails, the trigger works in vain.
+            let _ = self.client.execute(FOLLOW_TUBES, &[]);
+        }
+        Ok(())
     }
+}
+
+/// Tubes that are there do from now on what they were told to do.
+fn keep_tubes(client: &mut BlockingSession, batch: &CommitBatch) -> Result<(), Error> {
+    let kept = batch.tubes.iter().filter_map(|(name, row)| Some((name, row.as_ref()?)));
+    for (name, row) in kept {
+        client.execute(
+            "INSERT INTO krarup.tube VALUES ($1, $2, $3, $4, $5, $6) \
+             ON CONFLICT (name) DO UPDATE SET created = excluded.created, most = excluded.most, dead = excluded.dead, \
+                 expires = excluded.expires, keeps = excluded.keeps",
+            &[
+                &&**name,
+                &row.created,
+                &at_most(row.most),
+                &row.dead.as_deref(),
+                &at_most(row.expires),
+                &at_most(row.keeps),
+            ],
+        )?;
+    }
+    if batch.tubes.values().any(Option::is_some) {
+        client.execute(FOLLOW_TUBES, &[])?;
+    }
+    Ok(())
 }
 
 impl Reconnecting for BatchWriter {
@@ -205,6 +227,13 @@ impl<'a> Lists<'a> {
         lists.changed.sort_unstable_by_key(|row| row.id);
         lists.gone.sort_unstable();
         lists
+    }
+
+    /// What messages had become that are gone.
+    fn of_last(batch: &'a CommitBatch) -> Self {
+        let mut changed: Vec<&MessageRow> = batch.last.values().map(|row| &**row).collect();
+        changed.sort_unstable_by_key(|row| row.id);
+        Self { new: Vec::new(), changed, gone: Vec::new() }
     }
 
     /// Whether there is nothing but messages that are gone, and new ones in which only what every

@@ -198,6 +198,7 @@ fn config(
         .channel_binding(parameters.binding)
         .keepalives(parameters.keepalive.on)
         .keepalives_idle(parameters.keepalive.idle)
+        .keepalives_interval(parameters.keepalive.interval)
         .tcp_user_timeout(parameters.keepalive.unacknowledged);
     if mode == SslMode::Require {
         config.ssl_negotiation(parameters.negotiation);
@@ -208,9 +209,6 @@ fn config(
         None => config.host_path(&server.host),
         Some(address) => config.host(&server.host).hostaddr(address),
     };
-    if let Some(interval) = parameters.keepalive.interval {
-        config.keepalives_interval(interval);
-    }
     if let Some(count) = parameters.keepalive.count {
         config.keepalives_retries(count);
     }
@@ -314,6 +312,20 @@ mod tests {
         assert_eq!(network(Encryption::Prefer), [SslMode::Require, SslMode::Disable]);
         assert_eq!(network(Encryption::Require), [SslMode::Require]);
         assert_eq!(ways(Encryption::Require, &server("/run/pg")), [SslMode::Disable]);
+    }
+
+    #[test]
+    fn the_kernel_is_told_how_to_notice_a_server_that_vanishes() {
+        let watch = |words: &str| {
+            let parameters = parameters(&format!("postgres://u@db.example/d{words}"));
+            let config = config(&parameters, &parameters.servers[0], None, (SslMode::Disable, None));
+            let (idle, interval) = (config.get_keepalives_idle(), config.get_keepalives_interval());
+            let unacknowledged = config.get_tcp_user_timeout().copied();
+            [Some(idle), interval, unacknowledged].map(|time| time.unwrap().as_secs())
+        };
+        assert_eq!(watch(""), [5, 2, 10]);
+        let given = "?keepalives_idle=60&keepalives_interval=20&tcp_user_timeout=90000";
+        assert_eq!(watch(given), [60, 20, 90]);
     }
 
     #[test]

@@ -93,14 +93,20 @@ pub(super) fn parse(text: &str) -> Result<Keywords, Mistake> {
     Ok(keywords)
 }
 
+/// What keeps a value from running over into the next.
+const QUOTES: &str =
+    "a value with spaces or quotes is written '…', with \\' for '; a URL has %3F for ? and %26 for &";
+
 /// Takes a value in, if its keyword is one.
 ///
 /// # Errors
 /// It is not known, or cannot be had here.
 pub(super) fn set(keywords: &mut Keywords, keyword: &str, value: String) -> Result<(), Mistake> {
     let Some((_, _, treatment)) = KEYWORDS.iter().find(|(known, _, _)| *known == keyword) else {
-        let what = format!("`{keyword}` is no parameter of a connection to PostgreSQL");
-        return Err(Mistake::unknown(what, keyword, KEYWORDS.iter().map(|(known, _, _)| *known)));
+        // The word itself may be a part of a password that was not quoted.
+        let what = "a word before `=` is no parameter of a connection to PostgreSQL".to_owned();
+        let near = Mistake::unknown(what, keyword, KEYWORDS.iter().map(|(known, _, _)| *known));
+        return Err(if near.hint.is_empty() { Mistake::new(near.what, QUOTES) } else { near });
     };
     if let KeywordUse::Refused(instead) = treatment {
         return Err(Mistake::new(format!("the parameter {keyword} cannot be had here"), *instead));
@@ -339,10 +345,13 @@ mod tests {
             ("secret", "neither a URL"),
             ("host=h replication=secret", "replication"),
             ("host=h sslcrldir=secret", "sslcrldir"),
+            ("host=db user=krarup password=correct secret dbname=q", "before `=`"),
+            ("host=db password='ab'secret' user=k", "before `=`"),
+            ("postgres://k:pa?secret=x@db/q", "before `=`"),
         ] {
             let mistake = parse(text).unwrap_err();
             assert!(
-                mistake.what.contains(what) && !mistake.to_string().contains("secret"),
+                mistake.to_string().contains(what) && !mistake.to_string().contains("secret"),
                 "{text}: {mistake}"
             );
         }

@@ -115,7 +115,7 @@ impl fmt::Display for DatabaseServer {
 pub(super) struct Keepalive {
     pub(super) on: bool,
     pub(super) idle: Duration,
-    pub(super) interval: Option<Duration>,
+    pub(super) interval: Duration,
     pub(super) count: Option<u32>,
     pub(super) unacknowledged: Duration,
 }
@@ -197,9 +197,11 @@ impl ConnectionParameters {
         };
         let keepalive = Keepalive {
             on: number(given, "keepalives")? != Some(0),
-            // A database that vanished without a word is noticed.
+            // A database that vanished without a word is noticed. Where all that was sent is
+            // acknowledged the kernel looks how long it is silent when it sends the next probe: by
+            // its own interval that is 75 s later.
             idle: seconds("keepalives_idle")?.unwrap_or(Duration::from_secs(5)),
-            interval: seconds("keepalives_interval")?,
+            interval: seconds("keepalives_interval")?.unwrap_or(Duration::from_secs(2)),
             count: number(given, "keepalives_count")?
                 .or(number(given, "keepalives_retries")?)
                 .and_then(|count| u32::try_from(count).ok())

@@ -24,7 +24,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 pub(super) const LIGHT: &str = "SET synchronous_commit = off";
 /// How often it is looked whether a pooler stands between.
 const LOOKS_FOR_A_POOLER: usize = 3;
-const MIGRATIONS: [&str; 14] = [
+const MIGRATIONS: [&str; 15] = [
     include_str!("migrations/0001.sql"),
     include_str!("migrations/0002.sql"),
     include_str!("migrations/0003.sql"),
@@ -39,6 +39,7 @@ const MIGRATIONS: [&str; 14] = [
     include_str!("migrations/0012.sql"),
     include_str!("migrations/0013.sql"),
     include_str!("migrations/0014.sql"),
+    include_str!("migrations/0015.sql"),
 ];
 
 /// The two numbers of our advisory locks: ours, and what is locked.
@@ -162,7 +163,7 @@ impl Database {
                 ConnectionFailure::Standby,
             )])));
         }
-        make_durable(&mut client)?;
+        client.batch_execute(BEGIN_SESSION)?;
         migrate(&mut client)?;
         Ok(Replication::of(&mut client)?.warnings())
     }
@@ -207,10 +208,7 @@ impl Database {
             // Every waiting request gets the same answer.
             let _ = connection.await;
         });
-        let durable: String = client.query_one(DURABLE, &[]).await?.get(0);
-        if durable == "off" {
-            client.batch_execute(MAKE_DURABLE).await?;
-        }
+        client.batch_execute(BEGIN_SESSION).await?;
         Ok(client)
     }
 
@@ -230,19 +228,16 @@ impl Database {
     /// A session whose calls wait for their answers.
     pub(super) fn connect(&self) -> Result<BlockingSession, StoreError> {
         let (mut client, _) = self.open(&self.parameters)?;
-        make_durable(&mut client)?;
+        client.batch_execute(BEGIN_SESSION)?;
         Ok(client)
     }
 }
 
-/// An answer means that the message is on disk, whatever the default of this database.
-const DURABLE: &str = "SHOW synchronous_commit";
-const MAKE_DURABLE: &str = "SET synchronous_commit = on";
-
-fn make_durable(client: &mut BlockingSession) -> Result<(), Error> {
-    let durable: String = client.query_one(DURABLE, &[])?.get(0);
-    if durable == "off" { client.batch_execute(MAKE_DURABLE) } else { Ok(()) }
-}
+/// What a session begins with, whatever the defaults of this database: an answer means that the
+/// message is on disk, and each statement sees what was committed before it. An owner's writes look
+/// whether there is another once they have its lock, and no commit is refused because of others.
+const BEGIN_SESSION: &str = "SELECT set_config('default_transaction_isolation', 'read committed', false), \
+     CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END";
 
 /// A connection that can be had again after it broke.
 pub(crate) trait Reconnecting {

@@ -781,9 +781,13 @@ impl DatabaseSession {
                      ON CONFLICT (name) DO UPDATE SET created = true WHERE NOT tube.created";
                 yes(client.execute(statement, &[&&**tube]).await?)
             }
-            RareRequest::DeleteTube(tube) => {
-                let statement = "SELECT CASE WHEN set_config('krarup.counts', 'no', true) = 'no' THEN krarup.delete_tube($1) END";
-                DatabaseReply::Yes(client.query_one(statement, &[&&**tube]).await?.get(0))
+            RareRequest::DeleteTube(tube) | RareRequest::EmptyTube(tube) => {
+                // Before the tube goes: its messages go as it was told to let them go.
+                let emptied = client.execute(EMPTY, &[&&**tube]).await?;
+                let whole = matches!(once, RareRequest::DeleteTube(_));
+                let verb = if whole { "DELETE" } else { "SELECT" };
+                let statement = format!("{verb} FROM krarup.tube WHERE name = $1");
+                yes(emptied + client.execute(&statement, &[&&**tube]).await?)
             }
             RareRequest::Keep { tube, expires, keeps } => {
                 let number = |seconds: &Option<u32>| seconds.map(at_most);
@@ -813,6 +817,10 @@ impl DatabaseSession {
         Ok(is_new)
     }
 }
+
+/// All messages of a tube are gone; the table's triggers count them.
+const EMPTY: &str =
+    "DELETE FROM krarup.message WHERE tube = $1 AND (SELECT set_config('krarup.counts', 'no', true)) = 'no'";
 
 const REGISTER: &str = "INSERT INTO krarup.client VALUES ($1) ON CONFLICT DO NOTHING";
 

@@ -62,8 +62,9 @@ topologySpreadConstraints:
         {{- include "krarup.selector" . | nindent 8 }}
 {{- end }}
 
+{{- /* A tag of digits alone is a number: JSON writes all of them. */ -}}
 {{- define "krarup.image" -}}
-image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion | toJson | trimAll "\"") }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 securityContext:
   allowPrivilegeEscalation: false

@@ -153,11 +153,18 @@ fn over_many(cluster: &Cluster, name: &str, mode: &str) -> Program {
     broker(&store, mode)
 }
 
+/// How many rows of a table have been read.
+fn rows_read_of(cluster: &Cluster, name: &str, table: &str) -> u64 {
+    cluster.end_sessions(name);
+    let count = format!(
+        "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = '{table}'"
+    );
+    cluster.sql(name, &count).parse().unwrap()
+}
+
 /// How many rows of messages have been read.
 fn rows_read(cluster: &Cluster, name: &str) -> u64 {
-    cluster.end_sessions(name);
-    let count = "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'message_row'";
-    cluster.sql(name, count).parse().unwrap()
+    rows_read_of(cluster, name, "message_row")
 }
 
 pub(crate) fn no_request_counts_all_messages(cluster: &Cluster, mode: &str) {
@@ -235,6 +242,55 @@ pub(crate) fn the_total_stays_when_a_tube_is_forgotten(cluster: &Cluster, mode: 
     assert!(broker.stop().success);
 }
 
+/// Queues with names of their own, as for one reply, leave a row each for a day.
+pub(crate) fn rows_of_a_day_are_not_all_read_to_add_up(cluster: &Cluster, mode: &str) {
+    let name = format!("replies_{mode}");
+    assert!(broker(&cluster.database(&name), mode).stop().success);
+    let sum = |what: &str| cluster.sql(&name, &format!("SELECT {what} FROM krarup.count"));
+    let days_old = format!(
+        "UPDATE krarup.count SET changed = now() - interval '2 days'; \
+         INSERT INTO krarup.count SELECT 'reply.' || number, 0, 0, 0, 0, 0, 0, 1, now() - interval '2 days' \
+         FROM generate_series(1, {}) AS number; \
+         INSERT INTO krarup.count VALUES ('a', 1, 0, 3, 0, 0, 0, 3, now() - interval '1 hour'); \
+         ANALYZE krarup.count",
+        2 * MANY
+    );
+    cluster.sql(&name, &days_old);
+    let before = rows_read_of(cluster, &name, "count");
+    let of_a_broker = include_str!("../../../../store/src/postgres/session.sql");
+    cluster.sql(&name, &format!("{of_a_broker} SELECT krarup.sum_up()"));
+    let rows = rows_read_of(cluster, &name, "count") - before;
+    // Earlier ones read all pages to find some.
+    let finds_pages = cluster.sql(&name, "SELECT current_setting('server_version_num')::integer >= 140000");
+    assert!(rows < MANY || finds_pages == "f", "{mode}: {rows} rows were read to add up one");
+    assert_eq!(sum("max(ready) FILTER (WHERE tube = 'a' AND session = 0)"), "3", "{mode}");
+    assert_eq!(sum(&format!("count(*) < {}", 2 * MANY)), "t", "{mode}: some are forgotten");
+    assert_eq!(sum("sum(put)"), (2 * MANY + 3).to_string(), "{mode}: what was put was put");
+}
+
+/// Its counts stay at the largest number of their columns.
+pub(crate) fn a_message_is_reserved_however_often_it_was(cluster: &Cluster, mode: &str) {
+    let name = format!("reserved_{mode}");
+    let broker = broker(&cluster.database(&name), mode);
+    let mut peer = broker.connect();
+    say(&mut peer, "put 1 0 60 1\r\nx\r\n", "INSERTED 1\r\n");
+    let most: u64 = 2_147_483_647;
+    let full = format!(
+        "UPDATE krarup.message_row SET reserves = {most}, releases = {most}, buries = {most}, kicks = {most}"
+    );
+    cluster.sql(&name, &full);
+    let reserve = "reserve-with-timeout 15\r\n";
+    say(&mut peer, reserve, "RESERVED 1 1\r\nx\r\n");
+    say(&mut peer, "release 1 1 0\r\n", "RELEASED\r\n");
+    say(&mut peer, reserve, "RESERVED 1 1\r\nx\r\n");
+    say(&mut peer, "bury 1 1\r\nkick-job 1\r\n", "BURIED\r\nKICKED\r\n");
+    say(&mut peer, "watch other\r\n", "WATCHING 2\r\n");
+    say(&mut peer, reserve, "RESERVED 1 1\r\nx\r\n");
+    let counts = ["reserves", "releases", "buries", "kicks"];
+    assert_eq!(told(&mut peer, "stats-job 1\r\n", counts), [most; 4], "{mode}");
+    assert!(broker.stop().success);
+}
+
 /// What a later version changed is not touched by this one.
 pub(crate) fn a_database_of_a_later_version_is_refused(cluster: &Cluster) {
     let store = cluster.database("later");
@@ -266,8 +322,9 @@ pub(crate) fn databases_of_earlier_versions_are_taken_along(cluster: &Cluster) {
         include_str!("../../../../store/src/postgres/migrations/0011.sql"),
         include_str!("../../../../store/src/postgres/migrations/0012.sql"),
         include_str!("../../../../store/src/postgres/migrations/0013.sql"),
+        include_str!("../../../../store/src/postgres/migrations/0014.sql"),
     ];
-    for version in [1, 5, 7, 8, 9, 10, 11, 12, 13] {
+    for version in [1, 5, 7, 8, 9, 10, 11, 12, 13, 14] {
         for mode in MODES {
             let name = format!("version_{version}_{mode}");
             let store = cluster.database(&name);

@@ -4,8 +4,9 @@
 use std::process::Stdio;
 
 use crate::durable::cluster::Cluster;
-use crate::durable::{MODES, broker, full_disk, say};
-use crate::support::peer::Peer;
+use crate::durable::shards::admin;
+use crate::durable::{MODES, broker, full_disk, of_heads, say};
+use crate::support::peer::{Peer, asked};
 use crate::support::process::{Ended, Program, skipped};
 use crate::support::until;
 
@@ -160,6 +161,25 @@ pub(crate) fn what_only_reads_is_tried_again_seldom_and_is_no_message_refused(cl
     assert!(ended.success && told(&ended) == [0; 4], "{mode}: {ended:?}");
 }
 
+/// An owner that finds no messages in the database still writes those that come.
+pub(crate) fn what_cannot_be_read_is_no_message_refused(cluster: &Cluster) {
+    let store = cluster.database("unread");
+    let mut broker = of_heads(&store, "1");
+    let (mut peer, mut reader) = (broker.connect(), broker.connect());
+    say(&mut peer, &PUT.repeat(3), "INSERTED 1\r\nINSERTED 2\r\nINSERTED 3\r\n");
+    // It writes into the table behind this one.
+    cluster.sql("unread", "ALTER TABLE krarup.message RENAME TO hidden");
+    say(&mut reader, "reserve\r\n", "RESERVED 1 1\r\nx\r\n");
+    reader.send(b"reserve\r\n").unwrap();
+    broker.says_text("refuses to read messages");
+    say(&mut peer, PUT, "INSERTED 4\r\n");
+    cluster.sql("unread", "ALTER TABLE krarup.hidden RENAME TO message");
+    reader.expect(b"RESERVED 2 1\r\nx\r\n").unwrap();
+    let ended = broker.stop();
+    assert!(ended.success && told(&ended) == [0; 4], "{ended:?}");
+    assert_eq!(ended.errors.matches("refuses to read messages").count(), 1, "{ended:?}");
+}
+
 /// What is due is told all the same.
 pub(crate) fn clients_are_served_where_the_archive_cannot_be_cleared(cluster: &Cluster, mode: &str) {
     let name = format!("uncleared_{mode}");
@@ -177,6 +197,48 @@ pub(crate) fn clients_are_served_where_the_archive_cannot_be_cleared(cluster: &C
     cluster.sql(&name, "SELECT krarup.put('default', 'x')");
     peer.expect(b"RESERVED 1 1\r\nx\r\n").unwrap();
     assert!(broker.stop().success);
+}
+
+/// As where another program holds the table: what is asked is acknowledged, and no session ends.
+pub(crate) fn a_database_that_hangs_takes_nothing_until_it_answers(cluster: &Cluster) {
+    let mut hung = MODES.map(|mode| {
+        let name = format!("hangs_{mode}");
+        let begin = ["broker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--mode", mode];
+        let mut broker = Program::begin(&[&begin[..], &["--store", &cluster.database(&name)]].concat());
+        let admin = admin(&mut broker);
+        let broker = broker.listening();
+        let mut peer = broker.connect();
+        say(&mut peer, PUT, "INSERTED 1\r\n");
+        let held = "BEGIN; LOCK TABLE krarup.message; SELECT pg_sleep(600)";
+        let mut holder = cluster.psql(&name, held);
+        let holder = holder.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let holds = "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted \
+                     AND relation = 'krarup.message'::regclass";
+        until("the table is held", || cluster.sql(&name, holds) == "1");
+        peer.send(PUT.as_bytes()).unwrap();
+        (name, broker, admin, peer, holder)
+    });
+    for (name, broker, admin, ..) in &mut hung {
+        // Also where no monitoring asks.
+        broker.says_text("the database has not answered for 10.0 s");
+        until("it is not ready", || asked(*admin, "GET", "/ready").starts_with("HTTP/1.1 503"));
+        let metrics = asked(*admin, "GET", "/metrics");
+        assert!(metrics.contains("\nkrarup_broker_store_takes 0\n"), "{name}: {metrics}");
+        assert!(asked(*admin, "GET", "/health").starts_with("HTTP/1.1 200"), "{name}");
+    }
+    for (name, mut broker, admin, mut peer, mut holder) in hung {
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        assert_eq!(cluster.sql(&name, end), "1");
+        assert!(!holder.wait().unwrap().success());
+        peer.expect(b"INSERTED 2\r\n").unwrap();
+        broker.says_text("the database answers again");
+        until("it is ready", || asked(admin, "GET", "/ready").starts_with("HTTP/1.1 200"));
+        let ended = broker.stop();
+        assert!(ended.success && told(&ended) == [0; 4], "{name}: {ended:?}");
+        let lines = ["has not answered for 10.0 s", "answers again"];
+        assert_eq!(lines.map(|line| ended.errors.matches(line).count()), [1, 1], "{name}: {ended:?}");
+    }
 }
 
 pub(crate) fn a_pooler_is_refused_unless_sessions_last(cluster: &Cluster) {

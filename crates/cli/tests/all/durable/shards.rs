@@ -449,6 +449,23 @@ pub(crate) fn a_shard_is_served_without_an_admin_address(cluster: &Cluster) {
     assert!(broker.stop().success);
 }
 
+/// Clients may be sent to it, whichever shard's port is asked.
+pub(crate) fn a_broker_is_ready_whichever_shards_it_owns(cluster: &Cluster) {
+    let name = "shards_ready";
+    let store = cluster.database(name);
+    let flags = ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--shards", "2"];
+    let mut first = Program::krarup(&[&flags[..], &["--admin", "127.0.0.1:0"]].concat());
+    let ports = [(); 2].map(|()| admin(&mut first));
+    let all_are_ready = || ports.iter().all(|&port| asked(port, "GET", "/ready").starts_with("HTTP/1.1 200"));
+    until("both of its own are ready", all_are_ready);
+    let second = Program::krarup(&flags);
+    are_shared(cluster, name, "1,1");
+    let waits = |port| asked(port, "GET", "/metrics").contains("\nkrarup_broker_waiting 1\n");
+    until("one is the other's", || ports.into_iter().filter(|&port| waits(port)).count() == 1);
+    until("both are ready all the same", all_are_ready);
+    assert!(first.stop().success && second.stop().success);
+}
+
 /// Where metrics of the broker, or of the shard that is served next, are.
 pub(crate) fn admin(broker: &mut Program) -> SocketAddr {
     broker.says(|line| line.strip_prefix("metrics on http://")?.trim().strip_suffix("/metrics")?.parse().ok())
@@ -473,9 +490,7 @@ pub(crate) fn clients_come_by_every_door(cluster: &Cluster) {
         crate::durable::with_both_doors(&[&flags[..], &tls_flags, &rows_flags].concat());
     // The certificate of the clients is read again, whichever shard's port is asked.
     let admin = admin(&mut encrypted);
-    until("the shard is served", || asked(admin, "GET", "/ready").starts_with("HTTP/1.1 200"));
-    let told = asked(admin, "POST", "/reload");
-    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    until("the shard is served", || asked(admin, "POST", "/reload").starts_with("HTTP/1.1 200"));
     let listen = format!("unix:{}", socket.display());
     let mut local = Program::begin(&["broker", "--listen", &listen, "--store", &store, "--shards", "3"]);
     local.says_text("listening on unix:");

@@ -1,6 +1,8 @@
 //! Brokers that wait for their turn: what becomes of them when the database goes and comes, and of
 //! those that have lost their turn.
 
+use std::fs;
+
 use rustix::process::Signal;
 
 use crate::durable::cluster::Cluster;
@@ -8,7 +10,7 @@ use crate::durable::shards::admin;
 use crate::durable::{MODES, broker, say};
 use crate::support::peer::{Peer, asked};
 use crate::support::process::Program;
-use crate::support::until;
+use crate::support::{fresh, until};
 
 /// A broker that waits: another has its turn.
 fn waiting(store: &str, flags: &[&str]) -> Program {
@@ -199,4 +201,23 @@ pub(crate) fn a_stop_does_not_wait_for_a_database_that_is_gone(cluster: &Cluster
         assert_eq!(peer.rest(), b"");
         cluster.up();
     }
+}
+
+/// The tables are those of a later version by then.
+pub(crate) fn what_was_recorded_is_kept_where_no_further_turn_begins(cluster: &Cluster) {
+    let store = cluster.database("recorded");
+    let folder = fresh("recorded");
+    fs::create_dir_all(&folder).unwrap();
+    let (rows, statistics) = (folder.join("rows.parquet"), folder.join("statistics"));
+    let flags = ["--rows", rows.to_str().unwrap(), "--stats-dir", statistics.to_str().unwrap()];
+    let begin = ["broker", "--listen", "127.0.0.1:0", "--store", &store];
+    let broker = Program::krarup(&[&begin[..], &flags[..]].concat());
+    serves(&broker);
+    cluster.sql("recorded", "INSERT INTO krarup.migration (version) VALUES (1000)");
+    cluster.sql("recorded", "UPDATE krarup.owner SET epoch = epoch + 1");
+    let mut peer = broker.connect();
+    peer.send(b"put 1 0 60 1\r\nx\r\n").unwrap();
+    let ended = broker.ended();
+    assert!(ended.code == Some(1) && ended.errors.contains("later version"), "{ended:?}");
+    assert!(rows.exists() && statistics.join("summary.json").exists(), "{ended:?}");
 }

@@ -131,6 +131,14 @@ impl Program {
         Self::spawn(command)
     }
 
+    /// The same as nohup does: it ignores a terminal that is gone.
+    pub(crate) fn ignoring_hang_ups(arguments: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_krarup")]);
+        command.args(arguments);
+        Self::spawn(command)
+    }
+
     /// Starts our own binary and waits until it says where it listens.
     pub(crate) fn krarup(arguments: &[&str]) -> Self {
         Self::begin(arguments).listening()

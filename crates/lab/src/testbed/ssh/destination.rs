@@ -67,10 +67,10 @@ enum ConnectionRole {
     Session,
 }
 
-/// Keeps the connection open as long as it is fed.
-const KEEP: &str = r#"echo krarup: connected >&2
-while read -r word; do if [ "$word" = end ]; then exit 0; fi; done
-"#;
+/// Keeps the connection open as long as it is fed. It is one line: csh, which may be the login
+/// shell there, takes no more in quotes.
+pub(super) const KEEP: &str =
+    r#"echo krarup: connected >&2; while read -r word; do if [ "$word" = end ]; then exit 0; fi; done"#;
 
 /// How one machine is spoken to.
 #[derive(Clone, Debug)]

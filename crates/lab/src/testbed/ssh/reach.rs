@@ -69,28 +69,29 @@ struct Look {
     there: bool,
 }
 
-/// Makes the cache and says what is to be known. `$1` is the cache, `$2` the hash.
-const LOOK: &str = r#"umask 077
-case $1 in
-  '') cache=${XDG_CACHE_HOME:-$HOME/.cache}/krarup ;;
-  '~/'*) cache=$HOME/${1#??} ;;
-  *) cache=$1 ;;
-esac
-mkdir -p "$cache/runs" "$cache/$2" || exit 1
-echo "system $(uname -sm)"
-echo "cache $cache"
-echo "free $(df -Pk "$cache" | awk 'NR == 2 { print $4 }')"
-echo "connection $SSH_CONNECTION"
-if [ -x "$cache/$2/krarup" ]; then echo there; fi
-"#;
+/// Makes the cache and says what is to be known. `$1` is the cache, `$2` the hash. It is one line,
+/// as what keeps the connection is.
+const LOOK: &str = concat!(
+    "umask 077; case $1 in ",
+    "'') cache=${XDG_CACHE_HOME:-$HOME/.cache}/krarup ;; ",
+    "'~/'*) cache=$HOME/${1#??} ;; ",
+    "*) cache=$1 ;; ",
+    "esac; ",
+    r#"mkdir -p "$cache/runs" "$cache/$2" || exit 1; "#,
+    r#"echo "system $(uname -sm)"; "#,
+    r#"echo "cache $cache"; "#,
+    r#"echo "free $(df -Pk "$cache" | awk 'NR == 2 { print $4 }')"; "#,
+    r#"echo "connection $SSH_CONNECTION"; "#,
+    r#"if [ -x "$cache/$2/krarup" ]; then echo there; fi"#,
+);
 
 /// Takes the program in: `$1` is where it goes, `$2` how long it is. It has its name when it is
 /// whole.
-const TAKE: &str = r#"umask 077
-cat > "$1.$$" && [ "$(wc -c < "$1.$$")" -eq "$2" ] && chmod 700 "$1.$$" && mv "$1.$$" "$1" && exit 0
-rm -f "$1.$$"
-exit 1
-"#;
+const TAKE: &str = concat!(
+    r#"umask 077; cat > "$1.$$" && [ "$(wc -c < "$1.$$")" -eq "$2" ] && "#,
+    r#"chmod 700 "$1.$$" && mv "$1.$$" "$1" && exit 0; "#,
+    r#"rm -f "$1.$$"; exit 1"#,
+);
 
 impl Look {
     fn read(text: &str) -> Self {
@@ -186,6 +187,7 @@ mod tests {
     use std::io::Write;
     use std::process::Stdio;
 
+    use super::super::destination::KEEP;
     use super::*;
 
     const SAID: &str = "system Linux x86_64\ncache /home/me/.cache/krarup\nfree 1048576\nconnection 10.0.0.1 50000 10.0.0.2 22\nthere\n";
@@ -231,6 +233,14 @@ mod tests {
         assert_eq!(binary.size, 3);
         assert_eq!(binary.hash, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         fs::remove_file(path).unwrap();
+    }
+
+    /// csh ends a quoted word at the end of its line, and takes `!` in it for a word of its own.
+    #[test]
+    fn every_login_shell_takes_a_script_in_quotes() {
+        for script in [KEEP, LOOK, TAKE] {
+            assert!(!script.contains(['\n', '!']), "{script}");
+        }
     }
 
     /// Whatever a shell of the other machine makes of it.

@@ -267,7 +267,7 @@ fn e10() -> Slip {
         place: "2015, table after table 1, computed queue length",
         printed: list(rows.iter().map(|r| r.3)),
         right: list(rows.iter().map(|r| if r.1 < 5e-4 { 0.0 } else { r.1 })),
-        why: "ρ/C is printed for C·ρ/(1 − ρ), and the row is reversed; near saturation the third digit of μ decides",
+        why: "ρ(1 − ρ)/C is printed for C·ρ/(1 − ρ), and the row is reversed; near saturation the third digit of μ decides",
         proof: rows.iter().zip(right).skip(3).map(|(row, right)| proof(row.1, right, 0.02, row.3)).collect(),
     }
 }

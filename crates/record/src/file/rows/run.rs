@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use krarup_units::{Nanos, Stamp};
 
-use super::RowFile;
+use super::{KeySample, RowFile};
 use crate::file::{FileError, FileProblem, RunMetadata};
 use crate::{ServerVisit, Visit};
 
@@ -22,8 +22,6 @@ use crate::{ServerVisit, Visit};
 pub struct RowRun {
     files: Vec<RowsOfFile>,
     epoch: Nanos,
-    of_clients: bool,
-    sample: Option<String>,
 }
 
 /// What a file says of itself.
@@ -37,6 +35,8 @@ struct RowsOfFile {
     rows: u64,
     lost: u64,
     instance: String,
+    of_clients: bool,
+    sample: Option<String>,
 }
 
 /// Some of the parts of one file of a run.
@@ -81,12 +81,10 @@ impl RowRun {
     /// # Errors
     /// As [`RowFile::open`], for the first file that is none of rows.
     pub fn open(paths: &[PathBuf]) -> Result<Self, FileError> {
-        let mut run = Self { files: Vec::new(), epoch: Nanos(u64::MAX), of_clients: false, sample: None };
+        let mut run = Self { files: Vec::new(), epoch: Nanos(u64::MAX) };
         for path in paths {
             let file = RowFile::open(path)?;
             run.epoch = run.epoch.min(file.run().epoch_unix);
-            run.of_clients |= file.of_clients();
-            run.sample = run.sample.or_else(|| file.sample().map(str::to_owned));
             run.files.push(RowsOfFile {
                 path: path.clone(),
                 epoch: file.run().epoch_unix,
@@ -95,6 +93,8 @@ impl RowRun {
                 rows: file.rows(),
                 lost: file.lost(),
                 instance: file.instance().to_owned(),
+                of_clients: file.of_clients(),
+                sample: file.sample().map(str::to_owned),
             });
         }
         // By their names the second file of an interval would come before the first.
@@ -110,7 +110,7 @@ impl RowRun {
         let of = |name: String| {
             let files: Vec<_> = self.files.iter().filter(|file| file.instance == name).cloned().collect();
             let epoch = files.iter().map(|file| file.epoch).min().unwrap_or_default();
-            (name, Self { files, epoch, of_clients: self.of_clients, sample: self.sample.clone() })
+            (name, Self { files, epoch })
         };
         names.into_iter().map(of).collect()
     }
@@ -122,12 +122,19 @@ impl RowRun {
 
     /// Whether a load generator wrote the rows.
     pub fn of_clients(&self) -> bool {
-        self.of_clients
+        self.files.iter().any(|file| file.of_clients)
     }
 
-    /// Of which keys there are rows, as `1/16`; `None` where of all.
+    /// Whether a load generator wrote some of the files, and what it asked wrote others: a request
+    /// has a row on each side then.
+    pub fn has_both_sides(&self) -> bool {
+        self.of_clients() && self.files.iter().any(|file| !file.of_clients)
+    }
+
+    /// Of which keys there are rows, as `1/16`, the fewest where files differ; `None` where of all.
     pub fn sample(&self) -> Option<&str> {
-        self.sample.as_deref()
+        let samples = self.files.iter().filter_map(|file| file.sample.as_deref());
+        samples.max_by_key(|sample| sample.parse::<KeySample>().map_or(0, |sample| sample.of()))
     }
 
     /// How many rows the writer had to drop.
@@ -377,6 +384,32 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         let gone = first.for_each(|_, _| {}).unwrap_err().to_string();
         assert!(gone.contains("rows-1.parquet: there is no such file"), "{gone}");
+    }
+
+    /// A proxy whose second start kept fewer keys, and clients beside it that kept all.
+    #[test]
+    fn what_files_say_of_one_program_is_true_of_no_other() {
+        let folder = empty_folder("writers");
+        fs::create_dir_all(&folder).unwrap();
+        let plain = RowSettings::from(RunMetadata { epoch_unix: EPOCH });
+        for (name, instance, of_clients, sample) in [
+            ("rows-1.parquet", "proxy", false, KeySample::one_of(4)),
+            ("rows-2.parquet", "proxy", false, KeySample::one_of(16)),
+            ("rows-3.parquet", "clients", true, KeySample::ALL),
+        ] {
+            let settings = RowSettings { instance: instance.to_owned(), of_clients, sample, ..plain };
+            let file = fs::File::create(folder.join(name)).unwrap();
+            RowFileWriter::new(file, settings).unwrap().finish().unwrap();
+        }
+        let all = RowRun::open(&RowRun::files(&folder).unwrap()).unwrap();
+        assert_eq!((all.of_clients(), all.has_both_sides(), all.sample()), (true, true, Some("1/16")));
+        let runs = all.by_instance();
+        let said: Vec<_> = runs
+            .iter()
+            .map(|(name, run)| (name.as_str(), run.of_clients(), run.has_both_sides(), run.sample()))
+            .collect();
+        assert_eq!(said, [("clients", true, false, None), ("proxy", false, false, Some("1/16"))]);
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     /// Its names are not in the order of time: a program that was started again in one interval.

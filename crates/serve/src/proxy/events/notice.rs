@@ -13,6 +13,8 @@ pub enum ProxyNotice {
     ServerUp(String),
     /// A server does not take requests, and why. Told when it changes, not at every attempt.
     ServerDown(String, String),
+    /// A connection to a server that takes requests was closed for its answer, and why.
+    AnswerRefused(String, String),
     /// A stop was asked for: no more clients are accepted, and those that are there are served on.
     Draining,
     /// No more clients are accepted, and no more requests taken.
@@ -33,7 +35,7 @@ pub enum ProxyNotice {
     /// The bound on memory was reached, and this client, which held this many bytes without getting
     /// on, was disconnected.
     Cut(u32, usize),
-    /// Clients wait for memory from now on, of which there is so much.
+    /// Clients wait for memory from now on, of which there is so much for all loops together.
     MemoryShort(usize),
     /// They do not any more; so many were disconnected meanwhile.
     MemoryEnough(u64),
@@ -42,7 +44,14 @@ pub enum ProxyNotice {
 impl ProxyNotice {
     /// Whether each of several loops tells it for itself.
     pub(super) fn is_of_one_loop(&self) -> bool {
-        matches!(self, Self::Cut(..) | Self::Unfinished(_) | Self::MemoryShort(_) | Self::MemoryEnough(_))
+        matches!(
+            self,
+            Self::AnswerRefused(..)
+                | Self::Cut(..)
+                | Self::Unfinished(_)
+                | Self::MemoryShort(_)
+                | Self::MemoryEnough(_)
+        )
     }
 }
 

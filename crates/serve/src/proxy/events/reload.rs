@@ -16,6 +16,7 @@ use super::{Engine, NextConfiguration, ProxyNotice, client_settings, listen_at, 
 use crate::driver::{ConnectionState, HoldPolicy, ServerConnection};
 use crate::proxy::configuration::{ConfigurationChange, NewConfiguration, Numbers, Resolved, STOPPING};
 use crate::proxy::credentials::{Credentials, credentials};
+use krarup_proxy::core::Core;
 use krarup_proxy::topology::Topology;
 
 impl<N: FnMut(ProxyNotice)> Engine<N> {
@@ -73,11 +74,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             // What the process's mask would leave is seen only when a socket is made.
             return Err(Mistake::new("`edge.socket_mode` is not given any more", "that takes a restart"));
         }
-        let servers = self.core.servers_with(&topology.servers);
-        if servers > LANES {
-            let what = format!("there would be {servers} servers since the start, and {LANES} are the most");
-            return Err(Mistake::new(what, "one that is new takes a restart"));
-        }
+        has_room_for(&self.core, &topology)?;
         let credentials = Arc::new(credentials(&config.edge)?);
         // What the configuration before has opened, where that still waits for its servers, is
         // taken over from it.
@@ -220,7 +217,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         self.driver.listen_only(entrances, opened);
         self.set_socket_mode(config.edge.socket_mode);
         self.tell();
-        for warning in &credentials.warnings {
+        let (before, warnings) = (self.config.warnings(), config.warnings());
+        let new = warnings.iter().filter(|warning| !before.contains(warning));
+        for warning in credentials.warnings.iter().chain(new) {
             (self.notice)(ProxyNotice::Warning(warning.clone()));
         }
         self.credentials = credentials;
@@ -239,6 +238,20 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
     }
 }
 
+/// Servers and pools keep their numbers for ever, of which there are so many.
+fn has_room_for(core: &Core, topology: &Topology) -> Result<(), Mistake> {
+    for (count, kind, most) in [
+        (core.servers_with(&topology.servers), "servers", LANES),
+        (core.pools_with(&topology.pools), "pools", Core::MOST_POOLS),
+    ] {
+        if count > most {
+            let what = format!("there would be {count} {kind} since the start, and {most} are the most");
+            return Err(Mistake::new(what, "one that is new takes a restart"));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -247,7 +260,7 @@ mod tests {
     use krarup_net::mio::Poll;
     use krarup_net::snapshots::SnapshotSlot;
     use krarup_proxy::config::Config;
-    use krarup_proxy::core::Core;
+    use krarup_proxy::topology::PoolSpec;
     use krarup_record::recorder::{Recorder, RecorderSettings};
 
     use super::super::LoopPlace;
@@ -256,6 +269,21 @@ mod tests {
     fn resolved(edge: &str) -> Resolved {
         let config = Config::parse(&format!("servers = [\"127.0.0.1:1\"]\n{edge}"), "test").unwrap();
         Resolved { config, numbers: Numbers::default(), many: Numbers::default() }
+    }
+
+    #[test]
+    fn pools_beyond_the_most_since_the_start_are_refused() {
+        let before = resolved("");
+        let recorder = Recorder::new(RecorderSettings::default()).unwrap();
+        let (settings, topology) = (before.config.settings(), before.config.topology().unwrap());
+        let core = Core::new(settings, topology.clone(), recorder, Stamp(0));
+        let new = |count: usize| {
+            let pools = (0..count).map(|number| PoolSpec::of(&format!("tenant-{number}"), vec![0]));
+            Topology { pools: pools.collect(), ..topology.clone() }
+        };
+        has_room_for(&core, &new(65_534)).unwrap();
+        let refused = has_room_for(&core, &new(65_535)).unwrap_err();
+        assert_eq!(refused.what, "there would be 65536 pools since the start, and 65535 are the most");
     }
 
     #[test]

@@ -5,16 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use krarup_net::blocking::ClientWriter;
 use krarup_net::mio::Waker;
 
-/// Tells the network thread whose request is done.
+/// Tells the network thread whose request is done, and which servers' answers were not taken.
 #[derive(Debug)]
 pub(super) struct Finished {
     clients: Mutex<Vec<u32>>,
+    refused: Mutex<Vec<(usize, String)>>,
     waker: Waker,
 }
 
 impl Finished {
     pub(super) fn new(waker: Waker) -> Self {
-        Self { clients: Mutex::default(), waker }
+        Self { clients: Mutex::default(), refused: Mutex::default(), waker }
     }
 
     /// Those that are done since the last call.
@@ -26,6 +27,17 @@ impl Finished {
     pub(super) fn wake(&self) {
         // It fails only where the loop is gone, and then no thread is to be woken.
         let _ = self.waker.wake();
+    }
+
+    /// A connection to this server was closed for its answer, and why.
+    pub(super) fn refuse(&self, server: usize, why: String) {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).push((server, why));
+        self.wake();
+    }
+
+    /// The servers for which that was so since the last call.
+    pub(super) fn take_refused(&self) -> Vec<(usize, String)> {
+        std::mem::take(&mut self.refused.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn push(&self, client: u32) {

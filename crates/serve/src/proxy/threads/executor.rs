@@ -12,7 +12,7 @@ use krarup_units::Inbox;
 use krarup_units::{Nanos, Stamp};
 
 use super::books::SharedBooks;
-use super::client::ClientHandle;
+use super::client::{ClientHandle, Finished};
 use super::queue::{Queue, ReceivedRequest};
 use krarup_proxy::config::Config;
 use krarup_proxy::core::QueueState;
@@ -32,6 +32,8 @@ pub(super) struct Executor {
     servers: Vec<Server>,
     /// Whose requests are under way, by the core's number for them.
     clients: BTreeMap<u32, Arc<ClientHandle>>,
+    /// Where it tells which servers' answers were not taken.
+    finished: Arc<Finished>,
 }
 
 struct Server {
@@ -42,10 +44,17 @@ struct Server {
 }
 
 impl Executor {
-    pub(super) fn new(core: Core, config: Arc<Config>, clock: Clock, books: SharedBooks) -> Self {
+    pub(super) fn new(
+        core: Core,
+        config: Arc<Config>,
+        clock: Clock,
+        books: SharedBooks,
+        finished: Arc<Finished>,
+    ) -> Self {
         let server = || Server { connection: None, inbox: Inbox::default(), retry_at: Stamp(0) };
         let servers = std::iter::repeat_with(server).take(core.server_count()).collect();
-        Self { core, config, clock, books, entered: Events::default(), servers, clients: BTreeMap::new() }
+        let (entered, clients) = (Events::default(), BTreeMap::new());
+        Self { core, config, clock, books, entered, servers, clients, finished }
     }
 
     /// A worker: one request after the other, until there will be no more.
@@ -214,7 +223,10 @@ impl Executor {
                 link.inbox.filled(count);
                 match self.core.server_read(server, link.inbox.unread(), self.clock.now()) {
                     Ok(used) => self.servers[server].inbox.consume(used),
-                    Err(distrust) => self.lose(server, distrust.why, ConnectionLoss::Untrusted),
+                    Err(distrust) => {
+                        self.finished.refuse(server, distrust.to_string());
+                        self.lose(server, distrust.why, ConnectionLoss::Untrusted);
+                    }
                 }
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -292,7 +304,6 @@ mod tests {
     use krarup_record::recorder::{Recorder, RecorderSettings};
     use krarup_record::{ServerVisit, Visit};
 
-    use super::super::client::Finished;
     use super::*;
 
     /// What a thread does until there will be no more requests.
@@ -309,7 +320,7 @@ mod tests {
     }
 
     /// An executor before one server, and the rows of what it carries out.
-    fn executor(server: &TcpListener, clock: Clock) -> (Executor, Rows) {
+    fn executor(server: &TcpListener, clock: Clock, finished: &Arc<Finished>) -> (Executor, Rows) {
         let text = format!("servers = [\"{}\"]\n", server.local_addr().unwrap());
         let config = Config::parse(&text, "test").unwrap();
         let core = || {
@@ -318,7 +329,7 @@ mod tests {
         };
         let (mut core, books, rows) = (core(), SharedBooks::new(core()), Rows::default());
         core.keep_rows(Box::new(rows.clone()), 0, 1);
-        (Executor::new(core, Arc::new(config), clock, books), rows)
+        (Executor::new(core, Arc::new(config), clock, books, Arc::clone(finished)), rows)
     }
 
     /// A server that loses its first connection, and answers one request on the next: when it was
@@ -342,12 +353,12 @@ mod tests {
         for (wakeup, begin) in [(None, Executor::work as Begin), (writers, Executor::stream as Begin)] {
             let server = TcpListener::bind("127.0.0.1:0").unwrap();
             let clock = Clock::start();
-            let (executor, rows) = executor(&server, clock);
+            let poll = Poll::new().unwrap();
+            let finished = Arc::new(Finished::new(Waker::new(poll.registry(), Token(0)).unwrap()));
+            let (executor, rows) = executor(&server, clock, &finished);
             let clients = TcpListener::bind("127.0.0.1:0").unwrap();
             let mut heard = BufReader::new(TcpStream::connect(clients.local_addr().unwrap()).unwrap());
             let stream = Stream::Tcp(mio::net::TcpStream::from_std(clients.accept().unwrap().0));
-            let poll = Poll::new().unwrap();
-            let finished = Arc::new(Finished::new(Waker::new(poll.registry(), Token(0)).unwrap()));
             let client = Arc::new(ClientHandle::new(0, ClientWriter::of(&stream).unwrap(), finished));
             let queue = Queue::new(1, wakeup);
             let greeted = thread::scope(|scope| {

@@ -30,6 +30,7 @@ mod queue;
 
 use krarup_units::Mistake;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -155,7 +156,7 @@ pub fn run(
         core.sign_in_with(credentials.login.clone());
         let place = begun.replace(begun.get() + 1);
         core.keep_rows(Box::new(books.clone()), place, threads);
-        Executor::new(core, shared.clone(), clock, books.clone())
+        Executor::new(core, shared.clone(), clock, books.clone(), finished.clone())
     };
     let (over, ended) = mpsc::channel::<()>();
     let queues = start(form, topology.servers.len(), config.queue, executor, &over).map_err(system)?;
@@ -174,6 +175,7 @@ pub fn run(
         books: books.clone(),
         clients: Vec::new(),
         accepting: RefusedSockets::default(),
+        answer_notices: BTreeMap::new(),
     };
     network.run().map_err(|error| format!("the network thread failed: {error}"))?;
     network.queues.all().for_each(|queue| queue.close());
@@ -182,6 +184,7 @@ pub fn run(
         let unfinished = network.queues.all().map(|queue| queue.unfinished()).sum();
         (network.notice)(ProxyNotice::Unfinished(unfinished));
     }
+    network.tell_refused();
     let longest = network.queues.all().map(|queue| queue.longest()).max().unwrap_or(0);
     let now = clock.now();
     let mut core = books.lock();

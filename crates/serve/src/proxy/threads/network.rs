@@ -1,6 +1,7 @@
 //! The thread that reads the clients: it accepts, cuts requests, and puts them where a thread will
 //! take them.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -64,6 +65,8 @@ pub(super) struct ThreadSockets<'a, N> {
     pub(super) books: SharedBooks,
     pub(super) clients: Vec<Option<ClientSocket>>,
     pub(super) accepting: RefusedSockets,
+    /// When the operator was told of an answer that was not taken, by the server's number.
+    pub(super) answer_notices: BTreeMap<usize, RefusalNotices>,
 }
 
 /// Whether clients are accepted.
@@ -111,9 +114,22 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
                         return Ok(());
                     }
                     RELOAD | STOP => {}
-                    FINISHED => self.finished.take().into_iter().for_each(|id| self.read(id)),
+                    FINISHED => {
+                        self.tell_refused();
+                        self.finished.take().into_iter().for_each(|id| self.read(id));
+                    }
                     Token(token) => self.read((token - CLIENTS) as u32),
                 }
+            }
+        }
+    }
+
+    /// Tells which servers' answers were not taken.
+    pub(super) fn tell_refused(&mut self) {
+        for (server, why) in self.finished.take_refused() {
+            if self.answer_notices.entry(server).or_default().is_due(self.clock.now()) {
+                let name = self.config.addresses()[server].to_string();
+                (self.notice)(ProxyNotice::AnswerRefused(name, why));
             }
         }
     }

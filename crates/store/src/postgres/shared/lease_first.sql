@@ -1,7 +1,7 @@
 -- The end of take_many.sql and take_from.sql: the first messages that they found are leased to those who wish for them.
 ), taken AS (
     UPDATE krarup.message_row AS message
-    SET state = 3, due = clock_timestamp() + make_interval(secs => ttr), holder = wish.taker, buried = NULL, reserves = reserves + 1
+    SET state = 3, due = clock_timestamp() + make_interval(secs => ttr), holder = wish.taker, buried = NULL, reserves = LEAST(reserves, 2147483646) + 1
     FROM first JOIN wish USING (tube, turn)
     WHERE message.id = first.id
     RETURNING wish.place, message.id, message.ttr, message.body, message.flags, message.tube, message.priority

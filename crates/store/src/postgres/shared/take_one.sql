@@ -1,7 +1,7 @@
 -- As take.sql, of the first message that is for any client in one tube, and leased.
 WITH taken AS (
     UPDATE krarup.message_row
-    SET state = 3, due = clock_timestamp() + make_interval(secs => ttr), holder = $4::bigint, buried = NULL, reserves = reserves + 1
+    SET state = 3, due = clock_timestamp() + make_interval(secs => ttr), holder = $4::bigint, buried = NULL, reserves = LEAST(reserves, 2147483646) + 1
     WHERE id = (
         SELECT id FROM krarup.message_row
         WHERE tube = $3::text AND receiver IS NULL AND state = 0

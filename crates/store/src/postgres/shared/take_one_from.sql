@@ -6,7 +6,7 @@ WITH again AS MATERIALIZED (
     ORDER BY priority, id LIMIT 1 FOR UPDATE SKIP LOCKED
 ), taken AS (
     UPDATE krarup.message_row
-    SET state = 3, due = clock_timestamp() + make_interval(secs => ttr), holder = $4::bigint, buried = NULL, reserves = reserves + 1
+    SET state = 3, due = clock_timestamp() + make_interval(secs => ttr), holder = $4::bigint, buried = NULL, reserves = LEAST(reserves, 2147483646) + 1
     WHERE id = coalesce((
         SELECT again.id FROM again
         WHERE NOT EXISTS (SELECT FROM krarup.message_row AS other
