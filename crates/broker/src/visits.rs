@@ -20,7 +20,7 @@ pub enum StoreLanes {
 #[derive(Debug)]
 pub(crate) struct VisitRecords {
     pub(crate) recorder: Recorder,
-    /// What had been recorded when recording began anew.
+    /// What had been recorded when recording began anew: its sums alone.
     before_reset: Option<Box<Recorder>>,
     /// When that was.
     pub(crate) reset_at: Option<Stamp>,
@@ -36,7 +36,7 @@ impl VisitRecords {
 
     /// Begins anew, as after a warm-up; rows, and what the running traffic is judged by, go on.
     pub(crate) fn reset(&mut self, now: Stamp) {
-        self.before_reset = Some(Box::new(self.recorder_since_start().into_owned()));
+        self.before_reset = Some(Box::new(self.recorder_since_start().summed(|_| true)));
         self.recorder.reset();
         self.reset_at = Some(now);
     }

@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::pending;
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -195,8 +195,8 @@ struct Unknown {
 struct RequestQueue {
     waiting: RefCell<VecDeque<QueuedRequest>>,
     come: Notify,
-    /// Each session of its connections has a copy, which counts it.
-    sessions: Rc<()>,
+    /// Those of its connections.
+    sessions: RefCell<Vec<Weak<DatabaseSession>>>,
     attempts: RefCell<Attempts>,
 }
 
@@ -252,9 +252,6 @@ impl Attempts {
         until
     }
 }
-
-/// A session, and its copy of what counts those of its queue.
-type CountedSession = (DatabaseSession, Rc<()>);
 
 /// The queues are not shared any more: there is an owner.
 struct Over;
@@ -492,7 +489,7 @@ impl PoolState {
     /// back are to be tried again later.
     async fn carry_out(
         self: &Rc<Self>,
-        session: &mut Option<CountedSession>,
+        session: &mut Option<Rc<DatabaseSession>>,
         asked: Vec<QueuedRequest>,
         way: &mut RequestTimes,
     ) -> Result<Vec<QueuedRequest>, Over> {
@@ -509,7 +506,7 @@ impl PoolState {
                 };
             }
             // Another connection may have a session.
-            let Some((open, _)) = session.as_ref() else { return Ok(asked) };
+            let Some(open) = session.as_ref() else { return Ok(asked) };
             if let Some(one) = unknown.take() {
                 match self.settle(open, &asked, &one).await {
                     Ok(Some(Some(replies))) => {
@@ -594,8 +591,8 @@ impl PoolState {
     }
 
     /// A session that ended before anything is sent leaves nothing unknown.
-    fn drop_closed(&self, session: &mut Option<CountedSession>) {
-        if let Some((open, _)) = session.take_if(|(open, _)| open.is_closed()) {
+    fn drop_closed(&self, session: &mut Option<Rc<DatabaseSession>>) {
+        if let Some(open) = session.take_if(|open| open.is_closed()) {
             self.lose("the connection has ended", Some(open.since()));
         }
     }
@@ -603,7 +600,7 @@ impl PoolState {
     /// The same, each for itself: one of them spoils their statement.
     async fn carry_out_each(
         self: &Rc<Self>,
-        session: &mut Option<CountedSession>,
+        session: &mut Option<Rc<DatabaseSession>>,
         asked: Vec<QueuedRequest>,
         way: &mut RequestTimes,
     ) -> Result<Vec<QueuedRequest>, Over> {
@@ -675,7 +672,7 @@ impl PoolState {
     async fn find_out(self: Rc<Self>, asked: Vec<QueuedRequest>, one: Unknown, mut way: RequestTimes) {
         let (queue, mut pauses) = (self.queue(asked[0].query.kind()), backoff());
         loop {
-            let Ok((session, _counted)) = self.reconnect(queue).await else { return self.depose() };
+            let Ok(session) = self.reconnect(queue).await else { return self.depose() };
             if let Ok(Some(received)) = self.settle(&session, &asked, &one).await {
                 match received {
                     Some(replies) => {
@@ -768,14 +765,17 @@ impl PoolState {
 
     // ---- connections ----------------------------------------------------------------------------
 
-    async fn connect(&self, queue: usize) -> Result<CountedSession, StoreError> {
+    async fn connect(&self, queue: usize) -> Result<Rc<DatabaseSession>, StoreError> {
         let marks = Rc::clone(&self.marks);
-        let session = DatabaseSession::connect(&self.place, self.sharing_number, marks).await?;
-        Ok((session, Rc::clone(&self.queues[queue].sessions)))
+        let session = Rc::new(DatabaseSession::connect(&self.place, self.sharing_number, marks).await?);
+        let mut sessions = self.queues[queue].sessions.borrow_mut();
+        sessions.retain(|one| one.strong_count() > 0);
+        sessions.push(Rc::downgrade(&session));
+        Ok(session)
     }
 
     /// A session for a queue; none: it cannot be had now.
-    async fn try_to_connect(&self, queue: usize) -> Result<Option<CountedSession>, Over> {
+    async fn try_to_connect(&self, queue: usize) -> Result<Option<Rc<DatabaseSession>>, Over> {
         let connected = self.connect(queue).await;
         let mut attempts = self.queues[queue].attempts.borrow_mut();
         match connected {
@@ -795,7 +795,7 @@ impl PoolState {
         }
     }
 
-    async fn reconnect(&self, queue: usize) -> Result<CountedSession, Over> {
+    async fn reconnect(&self, queue: usize) -> Result<Rc<DatabaseSession>, Over> {
         let mut pauses = backoff();
         loop {
             if let Some(session) = self.try_to_connect(queue).await? {
@@ -805,9 +805,11 @@ impl PoolState {
         }
     }
 
-    /// Whether a connection of this queue has a session; for sweeps, one of any queue.
+    /// Whether a connection of this queue has a session that has not ended; for sweeps, one of any
+    /// queue. One that is not used does not notice its end by itself.
     fn is_served(&self, queue: usize) -> bool {
-        let has_session = |queue: &RequestQueue| Rc::strong_count(&queue.sessions) > 1;
+        let stands = |one: &Weak<DatabaseSession>| one.upgrade().is_some_and(|one| !one.is_closed());
+        let has_session = |queue: &RequestQueue| queue.sessions.borrow().iter().any(stands);
         if queue == 0 { self.queues.iter().any(has_session) } else { has_session(&self.queues[queue]) }
     }
 

@@ -465,6 +465,7 @@ fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
         refused::a_broker_that_comes_back_to_a_database_that_only_reads_answers_puts(cluster, mode);
         refused::what_only_reads_is_tried_again_seldom_and_is_no_message_refused(cluster, mode);
         refused::clients_are_served_where_the_archive_cannot_be_cleared(cluster, mode);
+        refused::a_database_that_is_gone_is_told_whichever_connection_ended_first(cluster, mode);
     }
     statements_that_take_too_long_are_tried_again(cluster, mode);
     another_programs_long_transaction_does_no_harm(cluster, mode);

@@ -124,7 +124,8 @@ impl Server {
     }
 
     /// Adds how another loop has it, to which it owes so many answers. It is up where every loop
-    /// has it up.
+    /// has it up, and in no pool any more where one loop has it in none: that one's books may be
+    /// without its times.
     pub(super) fn absorb(&mut self, other: &Self, outstanding: usize) {
         self.up &= other.up;
         self.version = self.version.take().or_else(|| other.version.clone());
@@ -132,6 +133,7 @@ impl Server {
         self.last_loss = self.last_loss.take().or_else(|| other.last_loss.clone());
         self.answered_since_up += other.answered_since_up;
         self.ejected |= other.ejected;
+        self.retired |= other.retired;
         self.owed_elsewhere += outstanding;
     }
 }

@@ -288,6 +288,13 @@ pub(crate) fn a_message_is_reserved_however_often_it_was(cluster: &Cluster, mode
     say(&mut peer, reserve, "RESERVED 1 1\r\nx\r\n");
     let counts = ["reserves", "releases", "buries", "kicks"];
     assert_eq!(told(&mut peer, "stats-job 1\r\n", counts), [most; 4], "{mode}");
+    say(&mut peer, "limit-tube default 1\r\n", "LIMITED\r\n");
+    say(&mut peer, "release 1 1 0\r\n", "BURIED\r\n");
+    say(&mut peer, "kick-job 1\r\n", "KICKED\r\n");
+    say(&mut peer, reserve, "RESERVED 1 1\r\nx\r\n");
+    say(&mut peer, "limit-tube default 1 dead\r\n", "LIMITED\r\n");
+    say(&mut peer, "release 1 1 0\r\n", "BURIED\r\n");
+    assert_eq!(told(&mut peer, "stats-job 1\r\n", counts), [0, most, most, most], "{mode}");
     assert!(broker.stop().success);
 }
 

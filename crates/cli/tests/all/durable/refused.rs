@@ -128,6 +128,35 @@ pub(crate) fn clients_are_answered_where_most_connections_cannot_be_had_again(cl
     assert!(ended.success && told(&ended)[0] <= 1, "{ended:?}");
 }
 
+/// Connections that nothing uses do not notice their end by themselves.
+pub(crate) fn a_database_that_is_gone_is_told_whichever_connection_ended_first(
+    cluster: &Cluster,
+    mode: &str,
+) {
+    let name = format!("ended_first_{mode}");
+    let mut broker = broker(&cluster.database(&name), mode);
+    let mut peer = broker.connect();
+    say(&mut peer, PUT, "INSERTED 1\r\n");
+    let may_connect =
+        |may: bool| cluster.sql("postgres", &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS {may}"));
+    let ended = |which: &str| {
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname";
+        cluster.sql("postgres", &format!("{end} = '{name}' AND ({which})")) != "0"
+    };
+    may_connect(false);
+    let sweeps = "query LIKE '%krarup.prune%' OR query LIKE '%krarup.sweep%'";
+    until("the connection of sweeps has ended", || ended(sweeps));
+    broker.says_text("the database is out of reach");
+    say(&mut peer, PUT, "INSERTED 2\r\n");
+    broker.says_text("the database is there again");
+    assert!(ended("true"));
+    broker.says_text("the database is out of reach");
+    may_connect(true);
+    broker.says_text("the database is there again");
+    say(&mut peer, PUT, "INSERTED 3\r\n");
+    assert!(broker.stop().success);
+}
+
 /// It is answered when the database has room again.
 pub(crate) fn what_only_reads_is_tried_again_seldom_and_is_no_message_refused(cluster: &Cluster, mode: &str) {
     let name = format!("reads_{mode}");

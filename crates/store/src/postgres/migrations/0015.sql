@@ -104,3 +104,23 @@ BEGIN
         word := CASE WHEN FOUND THEN 0 ELSE 1 END;
     END IF;
 END $$;
+
+-- As before, for the same reason: the sweep calls it, too, and nothing comes back where that fails.
+CREATE OR REPLACE FUNCTION krarup.give_up(wanted bigint, its_tube text, tried integer) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    bound record;
+BEGIN
+    SELECT dead INTO bound FROM krarup.tube WHERE name = its_tube AND most > 0 AND tried >= most;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF bound.dead IS NULL THEN
+        UPDATE krarup.message
+        SET state = 2, due = NULL, holder = NULL, buries = LEAST(buries, 2147483646) + 1, buried = nextval('krarup.buried_order') WHERE id = wanted;
+    ELSE
+        UPDATE krarup.message SET tube = bound.dead, state = 0, due = NULL, holder = NULL, reserves = 0,
+            releases = CASE WHEN GREATEST(timeouts, releases, kicks) > 0 THEN releases ELSE 1 END
+        WHERE id = wanted;
+    END IF;
+    RETURN true;
+END $$;
