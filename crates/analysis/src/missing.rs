@@ -13,7 +13,6 @@ use crate::warning::{Concern, Warning};
 pub fn note(results: &mut Results, plan: &[AwaitedCell], failed: &[Vec<(String, String)>], population: &str) {
     let left_out = results.anchor.as_ref().map_or(&[][..], |anchor| &anchor.left_out);
     let mut absent: Vec<&AwaitedCell> = Vec::new();
-    let mut concerns = Vec::new();
     for cell in plan {
         let wanted = (0..cell.runs).filter(|run| !left_out.contains(run)).count() as u32;
         let found = results.cells.iter().find(|known| known.factors == cell.factors);
@@ -21,11 +20,12 @@ pub fn note(results: &mut Results, plan: &[AwaitedCell], failed: &[Vec<(String, 
         if done < wanted {
             let failed = failed.iter().filter(|levels| **levels == cell.factors).count() as u32;
             let warning = Warning::RunsMissing { cell: cell.name.clone(), done, wanted, failed };
-            concerns.push(Concern { levels: None, warning });
-            absent.extend(Some(cell).filter(|_| done == 0));
+            results.concerns.push(Concern { levels: None, warning });
+            if done == 0 {
+                absent.push(cell);
+            }
         }
     }
-    results.concerns.extend(concerns);
     for verdict in &mut results.verdicts {
         let Some(at) = results.cells.iter().find(|cell| cell.levels == verdict.at) else { continue };
         verdict.missing = absent.iter().filter_map(|cell| more_clients(at, cell, population)).collect();

@@ -117,12 +117,10 @@ fn grade(value: Option<f64>, truth: Option<&Truth>, question: &SheetQuestion) ->
     }
     let times = value / truth.value;
     let near = (times - 1.0).abs() <= question.within || value == truth.value;
-    // Levels that lie far apart hold nearly every answer: that one is among them says nothing.
-    if (inside || near) && truth.interval.is_some_and(|(low, high)| high > ORDER * low) {
-        return Grade::NotDecidable;
-    }
     if inside || near {
-        Grade::Right
+        // Levels that lie far apart hold nearly every answer: that one is among them says nothing.
+        let far_apart = truth.interval.is_some_and(|(low, high)| high > ORDER * low);
+        if far_apart { Grade::NotDecidable } else { Grade::Right }
     } else if times > 1.0 / ORDER && times < ORDER {
         Grade::RightOrder { times }
     } else {

@@ -43,7 +43,7 @@ impl VisitRecords {
 
     /// What was recorded in all.
     pub(crate) fn recorder_since_start(&self) -> Cow<'_, Recorder> {
-        self.recorder.with_earlier(self.before_reset.as_deref())
+        self.recorder.with_earlier(self.before_reset.as_deref(), |_| true)
     }
 
     /// Keeps what a model of the running traffic needs, from now on.

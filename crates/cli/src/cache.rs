@@ -74,12 +74,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
     }
     let acceptor = tls.acceptor()?;
     let address = listen.clone().unwrap_or_else(|| Address { host: host.clone(), port });
-    // A name alone needs a name service.
-    let elsewhere = if address.file().is_some() || address.is_number() {
-        "choose another address"
-    } else {
-        "an address in numbers, such as 127.0.0.1:11211, needs no name service"
-    };
+    let elsewhere = address.listening_hint("127.0.0.1:11211");
     let settings = CacheSettings {
         listen: address,
         tls: acceptor.clone(),

@@ -93,7 +93,8 @@ pub(crate) fn run_line(flags: &[String]) -> Result<(), Failure> {
     for note in &memtier.notes {
         eprintln!("note: {note}");
     }
-    let (table_file, json_file) = (opened(memtier.out_file.clone())?, opened(memtier.json_out_file.clone())?);
+    let table_file = written::opened(memtier.out_file.clone())?;
+    let json_file = written::opened(memtier.json_out_file.clone())?;
     krarup_net::files::allow_many();
     let mut conductor = Conductor::new(true).map_err(|error| Failure::run(error.to_string()))?;
     let mut results: Vec<LoadResult> = Vec::new();
@@ -133,11 +134,6 @@ pub(crate) fn run_line(flags: &[String]) -> Result<(), Failure> {
     let json = || format!("{:#}\n", output::json(&memtier, &results));
     let kept = json_file.map_or(Ok(()), |opened| put(opened, &json()));
     Failure::of_both(told, kept)
-}
-
-/// Opens a file that is written at the end.
-fn opened(path: Option<PathBuf>) -> Result<Option<(PathBuf, File)>, Failure> {
-    path.map(|path| written::open(&path).map(|file| (path, file))).transpose()
 }
 
 /// Writes to a file that was opened before the run, in the place of what stood there.

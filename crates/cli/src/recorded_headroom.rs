@@ -154,7 +154,6 @@ fn judge_run(
     (target, seed): (Option<ResponseTarget>, u64),
     changes: impl FnOnce(&LiveSystem) -> Vec<NamedChange>,
 ) -> Result<Headroom, Failure> {
-    let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{name}: {why}"));
     let begin = rows.span().map_or(0, |(begin, _)| begin.0);
     let at = |time: Seconds| Stamp(begin.saturating_add(Nanos::from_seconds(time).0));
     let (from, to) = (from.map_or(Stamp(0), at), to.map_or(Stamp(u64::MAX), at));
@@ -166,7 +165,8 @@ fn judge_run(
     })
     .map_err(|error| Failure::usage(error.to_string()))?;
     if live.servers() == 0 {
-        return Err(wrong(&"no row in it names a server").hint("see --from and --to"));
+        let what = format!("{name}: no row in it names a server");
+        return Err(Failure::usage(what).hint("see --from and --to"));
     }
     let system = known.system(live.servers());
     let snapshot = live.snapshot().expect("there was a row");

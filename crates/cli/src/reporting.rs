@@ -145,7 +145,7 @@ impl RecordedExperiment<'_> {
     pub(crate) fn awaited(&self) -> Vec<AwaitedCell> {
         let cell = |cell: &PlannedCell| AwaitedCell {
             name: cell.name(),
-            factors: trials::levels(cell),
+            factors: cell.named_levels(),
             runs: self.spec.repetitions.min,
         };
         self.plan.cells.iter().map(cell).collect()

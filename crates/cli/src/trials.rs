@@ -17,9 +17,9 @@ use krarup_analysis::trial::{
 use krarup_lab::agent::facts::Facts;
 use krarup_lab::fault::Happened;
 use krarup_lab::identities::Identities;
-use krarup_lab::plan::{Plan, PlannedCell, anchor_run};
+use krarup_lab::plan::{Plan, anchor_run};
 use krarup_lab::platform::Platform;
-use krarup_lab::spec::{LevelName, Program, Spec, StationRole};
+use krarup_lab::spec::{Program, Spec, StationRole};
 use krarup_lab::store::{self, ResultsDirectory, folders};
 use krarup_lab::testbed::baselines::{self, KeptScale};
 use krarup_lab::testbed::calibrate::LimitCalibration;
@@ -103,7 +103,7 @@ fn all_but(
                 trial = trial.scaled_back(by);
                 scale.iter().for_each(|kept| of_machines(&mut trial.cpu, by, &kept.testbed.stations));
             }
-            trial.factors = levels(cell);
+            trial.factors = cell.named_levels();
             trial.disturbed = manifest.disturbed;
             trials.push((folder, trial));
         }
@@ -122,12 +122,6 @@ fn of_machines(cpu: &mut [ProcessCpu], by: f64, stations: &[ScaledStation]) {
         // Whole ones are whole again.
         process.cores = (process.cores * times * 1e9).round() / 1e9;
     }
-}
-
-/// The level of each factor, as results have them.
-pub(crate) fn levels(cell: &PlannedCell) -> Vec<(String, String)> {
-    let level = |(name, level): &(String, LevelName)| (name.clone(), level.0.clone());
-    cell.levels.iter().map(level).collect()
 }
 
 /// The digest of the guesses that each complete trial was measured under.

@@ -27,9 +27,17 @@ pub(crate) fn footer() -> String {
 ///
 /// # Errors
 /// Names the file; exit code 1.
-pub(crate) fn open(path: &Path) -> Result<File, Failure> {
+fn open(path: &Path) -> Result<File, Failure> {
     let file = File::options().create(true).write(true).truncate(false).open(path);
     file.map_err(|error| unwritten(path, &system_words(&error)))
+}
+
+/// Opens one that is asked for.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn opened(path: Option<PathBuf>) -> Result<Option<(PathBuf, File)>, Failure> {
+    path.map(|path| open(&path).map(|file| (path, file))).transpose()
 }
 
 /// A file that cannot be written, and why; exit code 1.

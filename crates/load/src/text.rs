@@ -206,9 +206,9 @@ pub fn expiry(text: &str) -> Result<(i32, i32), Mistake> {
 /// Names the part that is wrong.
 pub fn rate(text: &str) -> Result<Vec<Leg>, Mistake> {
     let legs = text.split(',').map(leg).collect::<Result<Vec<_>, _>>()?;
-    let before_last = text.rsplit_once(',').map_or("", |(before, _)| before);
-    let endless = before_last.split(',').find(|part| !part.is_empty() && !part.contains('x'));
-    if let Some(part) = endless {
+    if let Some((before, _)) = text.rsplit_once(',')
+        && let Some(part) = before.split(',').find(|part| !part.contains('x'))
+    {
         let what = format!("`{part}` in the rate `{text}` does not say for how long");
         let hint = format!("only the last part goes on: write {part}x10s; a number has no comma in it");
         return Err(Mistake::new(what, hint));

@@ -16,7 +16,7 @@
 use krarup_units::Seconds;
 
 use crate::forkjoin::{Cluster, ForkedCopies, Site};
-use crate::network::{Class, Discipline, Fork, Network, StationKind, Step, Work};
+use crate::network::{Class, Discipline, Fork, Network, StationKind, Step, Work, equal_means};
 use crate::single::{ClassStation, Pace, Reward, Sweep};
 use crate::{Error, laws, station, variable};
 
@@ -143,7 +143,7 @@ fn gather<'a>(network: &Network, path: &'a [Step], weight: f64, into: &mut Gathe
             Some(there) => {
                 let so_far = there.demand / there.visits;
                 // One of two means is no exponential time, even where each of them is.
-                there.exponential &= exponential && (mean - so_far).abs() <= 1e-9 * mean.max(so_far);
+                there.exponential &= exponential && equal_means(mean, so_far);
                 there.visits += visits;
                 there.demand += demand;
                 there.squares += squares;

@@ -433,6 +433,11 @@ impl Demand {
     }
 }
 
+/// Whether two mean service times are one, but for rounding.
+pub(crate) fn equal_means(one: Seconds, other: Seconds) -> bool {
+    (one - other).abs() <= 1e-9 * one.max(other)
+}
+
 impl Network {
     /// The station of this name.
     pub fn station(&self, name: &str) -> Option<StationId> {

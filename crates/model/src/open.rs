@@ -73,16 +73,12 @@ pub fn solve(places: &[MulticlassStation], classes: &[OpenClass]) -> Result<Open
     Ok(answer)
 }
 
-/// A station of several servers that open and closed classes visit.
-pub(crate) fn crowded(
-    places: &[MulticlassStation],
-    open: &[OpenClass],
-    closed: &[Customers],
-) -> Option<usize> {
-    (0..places.len()).find(|k| {
-        places[*k].servers.is_some_and(|m| m > 1)
-            && open.iter().any(|class| class.demands[*k] > 0.0)
-            && closed.iter().any(|class| class.demands[*k] > 0.0 && class.population > 0)
+/// Whether open and closed classes share a station of several servers.
+fn crowded(places: &[MulticlassStation], open: &[OpenClass], closed: &[Customers]) -> bool {
+    (0..places.len()).any(|k| {
+        places[k].servers.is_some_and(|m| m > 1)
+            && open.iter().any(|class| class.demands[k] > 0.0)
+            && closed.iter().any(|class| class.demands[k] > 0.0 && class.population > 0)
     })
 }
 
@@ -98,28 +94,28 @@ pub fn mixed(
     places: &[MulticlassStation],
     open: &[OpenClass],
     closed: &[Customers],
-    solve_closed: impl Fn(&[MulticlassStation], &[Customers]) -> Result<PopulationPoint, Error>,
+    solve_closed: impl FnOnce(&[MulticlassStation], &[Customers]) -> Result<PopulationPoint, Error>,
 ) -> Result<(OpenAnswer, PopulationPoint), Error> {
     let alone = solve(places, open)?;
     let both = |k: usize| alone.utilization[k] > 0.0 && closed.iter().any(|c| c.demands[k] > 0.0);
     let crowded = crowded(places, open, closed);
-    if crowded.is_some() {
+    if crowded {
         single::check_population(closed.iter().fold(0, |all: u64, c| all.saturating_add(c.population)))?;
     }
     // Mean number of open requests at stations of several servers that both kinds visit.
     let mut shared = vec![None; places.len()];
     let answer = match (crowded, closed) {
-        (Some(_), [one]) => {
+        (true, [one]) => {
             let (answer, numbers) = beside_one(places, one, &alone.utilization)?;
             shared = numbers;
             answer
         }
-        (Some(_), _) => {
+        (true, _) => {
             let (answer, numbers) = beside_several(places, closed, &alone.utilization)?;
             shared = numbers;
             answer
         }
-        (None, _) => {
+        (false, _) => {
             let mut slower = closed.to_vec();
             for (k, place) in places.iter().enumerate() {
                 if both(k) && place.servers.is_some() {

@@ -1,7 +1,5 @@
 //! The right solver for a description, what it assumes, and what it refuses.
 
-use std::cell::Cell;
-
 use krarup_record::{quantities, stamps};
 use krarup_units::Unit;
 use serde::{Deserialize, Serialize};
@@ -11,7 +9,8 @@ use crate::Error;
 use crate::layered::{self, PathPart};
 use crate::multi::{self, Customers, MulticlassStation, PopulationPoint};
 use crate::network::{
-    Class, Demand, Discipline, Feature, FeatureKind, Network, Station, StationId, StationKind, Step, WhenFull,
+    Class, Demand, Discipline, Feature, FeatureKind, Network, Station, StationId, StationKind, Step,
+    WhenFull, equal_means,
 };
 use crate::open::{self, OpenClass};
 use crate::single;
@@ -183,7 +182,7 @@ fn in_turn(network: &Network, path: &[Step], station: StationId) -> bool {
     let all = means(path);
     let (least, most) =
         all.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), mean| (least.min(*mean), most.max(*mean)));
-    if most - least <= 1e-9 * most {
+    if equal_means(least, most) {
         return false;
     }
     let there = path.iter().filter(|step| !means(std::slice::from_ref(*step)).is_empty());
@@ -375,11 +374,11 @@ fn several(network: &Network, method: SolutionMethod) -> Result<Several, Error> 
     let all = network.demands();
     let (open_classes, closed_classes) = open_and_closed(network, &all);
     // Exact, unless the closed classes are solved by something else.
-    let used = Cell::new(SolutionMethod::Exact);
+    let mut used = SolutionMethod::Exact;
     let (open_answer, closed_answer) =
         open::mixed(&places, &open_classes, &closed_classes, |places, classes| {
             let (answer, by) = several_closed(places, classes, method)?;
-            used.set(by);
+            used = by;
             Ok(answer)
         })?;
     let (mut opens, mut closeds) = (0, 0);
@@ -422,7 +421,7 @@ fn several(network: &Network, method: SolutionMethod) -> Result<Several, Error> 
             residence: (visits[k] > 0.0).then(|| queue[k] / visits[k]),
         })
         .collect();
-    let (name, note) = match used.get() {
+    let (name, note) = match used {
         _ if closed_classes.is_empty() => ("each station as if alone", None),
         SolutionMethod::Auto | SolutionMethod::Exact => ("mean value analysis", None),
         SolutionMethod::Linearizer => ("Linearizer", Some(LINEARIZER)),

@@ -374,10 +374,7 @@ impl Books {
     /// What everything recorded since the start adds up to, at least of the servers whose numbers
     /// are `wanted`.
     pub(crate) fn recorder_since_start(&self, wanted: impl Fn(usize) -> bool) -> Cow<'_, Recorder> {
-        let Some(before) = &self.before_reset else { return Cow::Borrowed(self.recorder()) };
-        let mut all = before.recorder.summed(&wanted);
-        all.merge(&self.recorder().summed(wanted)).expect("all windows of a process have one width");
-        Cow::Owned(all)
+        self.recorder().with_earlier(self.before_reset.as_ref().map(|before| &before.recorder), wanted)
     }
 
     /// Everything that happened since the start.

@@ -185,15 +185,16 @@ impl Recorder {
         }
     }
 
-    /// This, and what was recorded before it began anew, if it did: then as [`Self::summed`].
+    /// This, and what was recorded before it began anew, if it did: then as [`Self::summed`] of the
+    /// servers that are `wanted`.
     ///
     /// # Panics
     ///
     /// If the windows of `earlier` have another width.
-    pub fn with_earlier(&self, earlier: Option<&Self>) -> Cow<'_, Self> {
+    pub fn with_earlier(&self, earlier: Option<&Self>, wanted: impl Fn(usize) -> bool) -> Cow<'_, Self> {
         let Some(earlier) = earlier else { return Cow::Borrowed(self) };
-        let mut all = earlier.summed(|_| true);
-        all.merge(&self.summed(|_| true)).expect("their windows have the same width");
+        let mut all = earlier.summed(&wanted);
+        all.merge(&self.summed(wanted)).expect("their windows have the same width");
         Cow::Owned(all)
     }
 

@@ -45,12 +45,7 @@ fn columns(results: &Results, repetitions: &str) -> Vec<Column> {
 /// `factor_` before its name.
 fn distinct(mut columns: Vec<Column>, factors: usize) -> Vec<Column> {
     for place in 0..factors {
-        let is_taken = |columns: &[Column]| {
-            let own = csv::heading(&columns[place]);
-            let mut others = columns.iter().enumerate().filter(|(other, _)| *other != place);
-            others.any(|(_, other)| csv::heading(other) == own)
-        };
-        while is_taken(&columns) {
+        while columns.iter().filter(|one| csv::heading(one) == csv::heading(&columns[place])).count() > 1 {
             columns[place].heading.insert_str(0, "factor_");
         }
     }

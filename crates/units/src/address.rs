@@ -43,6 +43,16 @@ impl Address {
         self.host.parse::<IpAddr>().is_ok()
     }
 
+    /// What would do where nothing can listen at it: a name alone needs a name service, which an
+    /// address in numbers, such as `example`, does not.
+    pub fn listening_hint(&self, example: &str) -> String {
+        if self.file().is_some() || self.is_number() {
+            "choose another address".to_owned()
+        } else {
+            format!("an address in numbers, such as {example}, needs no name service")
+        }
+    }
+
     /// Whether only this machine can connect to it: a unix socket, or a loopback address or name.
     pub fn is_local(&self) -> bool {
         let number = self.host.parse::<IpAddr>();

@@ -286,9 +286,10 @@ pub(super) fn store(pairs: &[&LookPair]) -> TopStore {
         queue_length: value("krarup_broker_store_queue_length"),
         requests: value("krarup_broker_store_requests"),
         connections_busy: value("krarup_broker_store_connections_busy"),
-        takes_nothing: sum(pairs, |pair| {
-            f64::from(u8::from(pair.now.value("krarup_broker_store_takes") == Some(0.0)))
-        }),
+        takes_nothing: pairs
+            .iter()
+            .filter(|pair| pair.now.value("krarup_broker_store_takes") == Some(0.0))
+            .count() as f64,
         commits_per_s: sum(pairs, |pair| pair.rate("krarup_broker_commits_total")),
         requests_per_commit: times(pairs, "krarup_broker_batch_requests", None).mean(),
     }

@@ -26,6 +26,13 @@ struct Asking {
     length: usize,
 }
 
+impl Asking {
+    /// Its visit, where it is carried out as this verb.
+    fn visit(self, verb: Verb) -> Visit {
+        Visit { bytes_in: self.length as u64, ..Visit::at(self.received, operation(verb)) }
+    }
+}
+
 impl Broker {
     /// A client connects that speaks memcached's protocol.
     pub(super) fn opened_memcached(&mut self) -> ClientId {
@@ -260,9 +267,7 @@ impl Broker {
             let verb = Verb::Release;
             self.counts.count(verb);
             self.reply_format = reply_format;
-            let visit =
-                Visit { bytes_in: asking.length as u64, ..Visit::at(asking.received, operation(verb)) };
-            return self.wait_for_answer(asking.id, Hold::Asked(number), verb, visit);
+            return self.wait_for_answer(asking.id, Hold::Asked(number), verb, asking.visit(verb));
         }
         let request = match end {
             CloseOption::Close => Request::Delete(open),
@@ -292,8 +297,7 @@ impl Broker {
         let verb = Verb::DeleteTube;
         self.counts.count(verb);
         self.reply_format = if noreply { ReplyFormat::Not } else { ReplyFormat::Deleted };
-        let mut visit =
-            Visit { bytes_in: asking.length as u64, ..Visit::at(asking.received, operation(verb)) };
+        let mut visit = asking.visit(verb);
         visit.queued = asking.now.max(visit.received);
         visit.taken = visit.queued;
         if let Some(shared) = &mut self.shared {
@@ -309,8 +313,7 @@ impl Broker {
 
     /// A request of the broker's own; its answer is sent so.
     fn ask(&mut self, asking: Asking, request: &Request<'_>, reply_format: ReplyFormat) {
-        let visit =
-            Visit { bytes_in: asking.length as u64, ..Visit::at(asking.received, operation(request.verb())) };
+        let visit = asking.visit(request.verb());
         self.reply_format = reply_format;
         self.carry_out(asking.id, request, visit, asking.now);
     }

@@ -401,16 +401,17 @@ fn share(
                 report(one.shard, one.thread, records, &mut retries[one.shard as usize]);
             }
         }
-        let (was_silent, seen) = (lookout.is_silent(), lookout.look());
-        if !lost && lookout.is_silent() != was_silent && !matches!(seen, Some(Err(_))) {
-            let begins = BrokerNotice::Silent((2 * LOOK * MOST_MISSED).into());
-            tell(if was_silent { BrokerNotice::Answers } else { begins }, false);
-        }
-        match seen {
+        let was_silent = lookout.is_silent();
+        match lookout.look() {
+            None if !lost && !was_silent && lookout.is_silent() => {
+                tell(BrokerNotice::Silent((2 * LOOK * MOST_MISSED).into()), false);
+            }
             None => {}
             Some(Ok(seen)) => {
                 if std::mem::take(&mut lost) {
                     tell(BrokerNotice::Back, false);
+                } else if was_silent {
+                    tell(BrokerNotice::Answers, false);
                 }
                 seen.shards.iter().for_each(|one| owners.set(one.shard, one.owner.clone()));
                 forget_failures(&mut retries, &seen, plan.member);

@@ -74,20 +74,7 @@ fn beside(path: &Path, class: &str) -> PathBuf {
 
 impl Files {
     fn begin(csv: Option<PathBuf>, hlog: Option<PathBuf>) -> Result<Self, Failure> {
-        let csv = match csv {
-            Some(path) => {
-                let file = written::open(&path)?;
-                Some((path, file))
-            }
-            None => None,
-        };
-        let hlog = match hlog {
-            Some(path) => {
-                let file = written::open(&path)?;
-                Some((path, file))
-            }
-            None => None,
-        };
+        let (csv, hlog) = (written::opened(csv)?, written::opened(hlog)?);
         Ok(Self { csv, seconds: Vec::new(), hlog, log: None })
     }
 

@@ -7,6 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use krarup_net::snapshots::lock;
+
 /// How many entries wait for the reader at most. A service says few; where all its servers go and
 /// come at once, a line of each.
 const MOST: usize = 10_000;
@@ -107,7 +109,7 @@ impl Notices {
     }
 
     fn queue(&self) -> MutexGuard<'_, NoticeQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 }
 

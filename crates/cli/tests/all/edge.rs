@@ -627,8 +627,9 @@ fn a_proxy_that_cannot_have_its_admin_address_listens_for_no_client() {
     let taken = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [clients, admin] = taken.each_ref().map(|listener| listener.local_addr().unwrap().to_string());
     let config = file("edge-admin-taken", "[edge]\nreuse_port = true\n");
-    let flags = ["--listen", &clients, "--admin", &admin, "--servers", "127.0.0.1:1", "--config", &config];
-    let ended = Program::begin(&[&["proxy"], &flags[..]].concat()).ended();
+    let words =
+        ["proxy", "--listen", &clients, "--admin", &admin, "--servers", "127.0.0.1:1", "--config", &config];
+    let ended = Program::begin(&words).ended();
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.errors.contains(&format!("cannot listen on {admin}: another process")), "{ended:?}");
     assert!(ended.errors.contains("give it another --admin"), "{ended:?}");

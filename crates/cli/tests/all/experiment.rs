@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::experiment::{LONG, begin, json, place, run, still_runs};
-use crate::support::process::{Program, skipped, unread};
+use crate::support::process::{Program, processes, skipped, unread};
 use crate::support::terminal::OnTerminal;
 use crate::support::{fresh, test_id};
 use rustix::process::{Pid, Signal, kill_process};
@@ -208,11 +208,7 @@ fn a_killed_runner_is_taken_up_where_it_was() {
 /// The command lines of processes that name a folder.
 fn naming(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().unwrap();
-    let lines = fs::read_dir("/proc").unwrap().filter_map(|entry| {
-        let line = fs::read(entry.ok()?.path().join("cmdline")).ok()?;
-        Some(String::from_utf8_lossy(&line).replace('\0', " "))
-    });
-    lines.filter(|line| line.contains(folder)).collect()
+    processes().map(|(_, words)| words).filter(|words| words.contains(folder)).collect()
 }
 
 #[test]
@@ -267,12 +263,8 @@ flags = ["--ratio", "0:1", "--connections", "$connections"]
 
 /// The process that is told this word.
 fn process_with(word: &str) -> Pid {
-    let is_told = |entry: &fs::DirEntry| {
-        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).any(|one| one == word.as_bytes())
-    };
-    let found = fs::read_dir("/proc").unwrap().filter_map(Result::ok).find(is_told).unwrap();
-    Pid::from_raw(found.file_name().to_str().unwrap().parse().unwrap()).unwrap()
+    let (number, _) = processes().find(|(_, words)| words.split(' ').any(|one| one == word)).unwrap();
+    Pid::from_raw(number).unwrap()
 }
 
 /// A load that is asked to end reports all the same: its trial would be shorter than the others, or

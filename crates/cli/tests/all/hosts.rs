@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::experiment::{LONG, begin, json, place, run, still_runs};
-use crate::support::process::{Program, skipped};
+use crate::support::process::{Program, processes, skipped};
 use crate::support::{test_id, until};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -283,16 +283,8 @@ fn delays_are_kept_and_their_lines_are_taken_away_again() {
 
 /// The delay lines of a runner's namespaces that still run: their process numbers and their words.
 fn lines(of: u32) -> Vec<(i32, String)> {
-    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let line = |entry: fs::DirEntry| {
-        let number = entry.file_name().to_str()?.parse().ok()?;
-        let words = fs::read(entry.path().join("cmdline")).ok()?;
-        Some((number, String::from_utf8_lossy(&words).replace('\0', " ")))
-    };
-    processes
-        .filter_map(line)
-        .filter(|(_, words)| words.contains(" agent delay ") && words.contains(&format!("krarup-{of}-")))
-        .collect()
+    let runner = format!("krarup-{of}-");
+    processes().filter(|(_, words)| words.contains(" agent delay ") && words.contains(&runner)).collect()
 }
 
 /// A host that was cut off spoils the trial, whatever the load generators say of it, and not those

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::experiment::{ELSEWHERE, are_alike, begin, files, finished, json};
-use crate::support::process::{Port, Program, skipped};
+use crate::support::process::{Port, Program, processes, skipped};
 use crate::support::{fresh, test_id, until, until_within};
 use krarup_lab::testbed::namespace::inside;
 use rustix::process::Signal;
@@ -221,9 +221,7 @@ impl Machines {
     /// Processes that were started from the cache, or by one that was.
     fn processes(&self) -> Vec<String> {
         let cache = self.folder.join("cache").to_string_lossy().into_owned();
-        let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-        let line = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).ok();
-        let lines = processes.filter_map(line).map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+        let lines = processes().map(|(_, words)| words);
         lines.filter(|line| line.contains(&cache) && !line.starts_with("ssh ")).collect()
     }
 }

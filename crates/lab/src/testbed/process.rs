@@ -297,12 +297,10 @@ impl ChildProcess {
                 }
             }
             if stop.asked() {
-                self.give_up();
-                return Err(self.error("stopped on request"));
+                return Err(self.given_up("stopped on request"));
             }
             if Instant::now() >= until {
-                self.give_up();
-                return Err(self.error(format!("was not ready within {within:?}")));
+                return Err(self.given_up(format!("was not ready within {within:?}")));
             }
         }
     }
@@ -328,12 +326,11 @@ impl ChildProcess {
                 return Err(StationError { certain: is_refusal(status), ..error });
             }
             if stop.asked() {
-                self.give_up();
-                return Err(self.error("stopped on request"));
+                return Err(self.given_up("stopped on request"));
             }
             if Instant::now() >= until {
-                self.give_up();
-                return Err(self.error(format!("did not accept connections at {address} within {within:?}")));
+                let why = format!("did not accept connections at {address} within {within:?}");
+                return Err(self.given_up(why));
             }
             // Its port says nothing when it opens; its end does.
             waiting::for_end(self.child.id(), waiting::LOOK);
@@ -341,13 +338,14 @@ impl ChildProcess {
         Ok(())
     }
 
-    /// Asks one of this machine to end that is not waited for any more: it takes away itself what
-    /// it has made so far, as a database its folder. An agent does so when its line is closed, and
-    /// a line that does not stand yet is not waited for.
-    fn give_up(&mut self) {
+    /// The error of one that is not waited for any more. One of this machine is asked to end before
+    /// that: it takes away itself what it has made so far, as a database its folder. An agent does
+    /// so when its line is closed, and a line that does not stand yet is not waited for.
+    fn given_up(&mut self, why: impl Into<Mistake>) -> StationError {
         if self.agent.is_none() {
             let _ = self.stop(PATIENCE);
         }
+        self.error(why)
     }
 
     /// Waits for it to end by itself, as long as it makes sense: `sense` says so, or why not.

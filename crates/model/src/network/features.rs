@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{ClassWorkload, Discipline, Network, StationKind, Step, Work};
+use super::{ClassWorkload, Discipline, Network, StationKind, Step, Work, equal_means};
 
 /// A part of the description that a solver may or may not treat, and the name of where it stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -162,7 +162,7 @@ impl Network {
                 }
                 let mean = station.service(work);
                 let first = *means.entry(id.0).or_insert(mean);
-                if (mean - first).abs() > 1e-9 * first.max(mean) {
+                if !equal_means(mean, first) {
                     add(FeatureKind::UnequalService, &station.name);
                 }
             });

@@ -280,11 +280,12 @@ impl Translation<'_> {
             return Ok(());
         }
         let of_pool = |key: &str| self.described.get(name).and_then(|pool| pool.get(key));
+        let Some(weights) = of_pool("weights") else { return Ok(()) };
         let servers = of_pool("servers").and_then(Value::as_array).map_or(0, Vec::len);
-        let all_one = of_pool("weights").and_then(Value::as_array).is_some_and(|weights| {
+        let all_one = weights.as_array().is_some_and(|weights| {
             weights.len() >= servers && weights.iter().all(|weight| weight.as_f64() == Some(1.0))
         });
-        if servers > 1 && of_pool("weights").is_some() && !all_one {
+        if servers > 1 && !all_one {
             return Err(format!(
                 "pool {name}: its `weights` have no counterpart, and without them keys would move"
             ));

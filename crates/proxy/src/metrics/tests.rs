@@ -244,33 +244,33 @@ fn the_buckets_of_a_histogram_rise_to_its_count() {
     assert_eq!((times.up_to[17], times.count), (5, 6));
 }
 
+/// So many servers, each of which holds everything.
+fn replicated(servers: usize) -> Topology {
+    let names = (0..servers).map(|server| format!("server-{server}:1")).collect();
+    Topology::replicated(names, MultiGet::Whole)
+}
+
+/// A core at its start, with the settings of the default configuration.
+fn core_of(topology: Topology) -> Core {
+    let recorder = Recorder::new(RecorderSettings::default()).unwrap();
+    Core::new(Config::default().settings(), topology, recorder, Stamp(0))
+}
+
 #[test]
 fn servers_of_earlier_configurations_take_no_buckets_from_those_of_now() {
-    let topology = |servers: usize| {
-        let names = (0..servers).map(|server| format!("server-{server}:1")).collect();
-        Topology::replicated(names, MultiGet::Whole)
-    };
-    let recorder = Recorder::new(RecorderSettings::default()).unwrap();
-    let settings = Config::default().settings();
-    let mut core = Core::new(settings.clone(), topology(65), recorder, Stamp(0));
+    let mut core = core_of(replicated(65));
     let mut visit = Visit::at(Stamp(10), Operation::Get);
     visit.replied = Stamp(30);
     core.enter(&visit, &[ServerVisit::ok(0, visit.received, visit.replied)]);
     let buckets = |core: &Core| ProxySnapshot::of(core, Stamp(40), false).servers[0].times.up_to.len();
     assert_eq!(buckets(&core), 0);
-    core.reconfigure(settings, topology(64), Stamp(35));
+    core.reconfigure(Config::default().settings(), replicated(64), Stamp(35));
     assert_eq!(buckets(&core), BOUNDS.len());
 }
 
 #[test]
 fn sums_of_loops_leave_out_seconds_one_by_one_and_servers_that_are_gone() {
-    let topology = |servers: usize| {
-        let names = (0..servers).map(|server| format!("server-{server}:1")).collect();
-        Topology::replicated(names, MultiGet::Whole)
-    };
-    let recorder = Recorder::new(RecorderSettings::default()).unwrap();
-    let settings = Config::default().settings();
-    let mut core = Core::new(settings.clone(), topology(3), recorder, Stamp(0));
+    let mut core = core_of(replicated(3));
     for second in 0..50_u16 {
         let visit = Visit::at(Stamp(u64::from(second) * 1_000_000_000), Operation::Get);
         core.enter(&visit, &[ServerVisit::ok(second % 3, visit.received, visit.replied)]);
@@ -281,7 +281,7 @@ fn sums_of_loops_leave_out_seconds_one_by_one_and_servers_that_are_gone() {
         told.servers.iter().map(|one| one.requests).collect::<Vec<_>>()
     };
     let mut between = core.books();
-    core.reconfigure(settings, topology(2), now);
+    core.reconfigure(Config::default().settings(), replicated(2), now);
     // What one loop has already left out does not stand there with what the other counted alone.
     between.absorb(&core.books());
     assert_eq!(requests(&between), [34, 34]);
@@ -300,11 +300,8 @@ fn sums_of_loops_leave_out_seconds_one_by_one_and_servers_that_are_gone() {
 
 #[test]
 fn the_last_of_many_servers_has_its_own_numbers() {
-    let servers: Vec<String> = (0..1_030).map(|server| format!("server-{server}:1")).collect();
     let pools = vec![PoolSpec::of("main", vec![1_029])];
-    let topology = Topology { servers, pools, routes: Vec::new() };
-    let recorder = Recorder::new(RecorderSettings::default()).unwrap();
-    let mut core = Core::new(Config::default().settings(), topology, recorder, Stamp(0));
+    let mut core = core_of(Topology { pools, ..replicated(1_030) });
     let visit = Visit::at(Stamp(10), Operation::Get);
     core.enter(&visit, &[ServerVisit::ok(1_029, visit.received, visit.replied)]);
     assert_eq!(ProxySnapshot::of(&core, Stamp(40), false).servers[1_029].requests, 1);

@@ -347,17 +347,9 @@ fn addresses(settings: &BrokerEngineSettings, driver: &Driver) -> io::Result<(St
     Ok((advertised, memcached))
 }
 
-/// Why clients cannot connect at an address, and what would do: a name alone needs a name service.
+/// Why clients cannot connect at an address, and what would do.
 fn cannot_listen(why: Mistake, address: &Address) -> Mistake {
-    if !why.hint.is_empty() {
-        return why;
-    }
-    let hint = if address.file().is_some() || address.is_number() {
-        "choose another address"
-    } else {
-        "an address in numbers, such as 127.0.0.1:11300, needs no name service"
-    };
-    Mistake { hint: hint.into(), ..why }
+    if why.hint.is_empty() { Mistake { hint: address.listening_hint("127.0.0.1:11300"), ..why } } else { why }
 }
 
 impl<N: FnMut(BrokerNotice)> Engine<N> {

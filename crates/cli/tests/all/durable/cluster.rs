@@ -328,9 +328,9 @@ impl Cluster {
     pub(crate) fn cut(&self, database: &str, condition: &str) -> bool {
         let statement = format!(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-             WHERE application_name = 'krarup broker' AND datname = '{database}' AND {condition}"
+             WHERE application_name = 'krarup broker' AND datname = '{database}' AND ({condition})"
         );
-        self.sql(database, &statement) != "0"
+        self.sql("postgres", &statement) != "0"
     }
 
     /// Ends all sessions of brokers in a database, and waits for it: they tell what they have read

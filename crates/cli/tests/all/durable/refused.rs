@@ -139,17 +139,13 @@ pub(crate) fn a_database_that_is_gone_is_told_whichever_connection_ended_first(
     say(&mut peer, PUT, "INSERTED 1\r\n");
     let may_connect =
         |may: bool| cluster.sql("postgres", &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS {may}"));
-    let ended = |which: &str| {
-        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname";
-        cluster.sql("postgres", &format!("{end} = '{name}' AND ({which})")) != "0"
-    };
     may_connect(false);
     let sweeps = "query LIKE '%krarup.prune%' OR query LIKE '%krarup.sweep%'";
-    until("the connection of sweeps has ended", || ended(sweeps));
+    until("the connection of sweeps has ended", || cluster.cut(&name, sweeps));
     broker.says_text("the database is out of reach");
     say(&mut peer, PUT, "INSERTED 2\r\n");
     broker.says_text("the database is there again");
-    assert!(ended("true"));
+    assert!(cluster.cut(&name, "true"));
     broker.says_text("the database is out of reach");
     may_connect(true);
     broker.says_text("the database is there again");

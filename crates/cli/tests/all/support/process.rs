@@ -341,3 +341,13 @@ pub(crate) fn python(module: &str) -> Option<String> {
     };
     [named.as_str(), own.to_str().unwrap(), "python3"].into_iter().find(has_it).map(str::to_owned)
 }
+
+/// The number of each process that there is, and its words.
+pub(crate) fn processes() -> impl Iterator<Item = (i32, String)> {
+    let process = |entry: std::fs::DirEntry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let words = std::fs::read(entry.path().join("cmdline")).ok()?;
+        Some((number, String::from_utf8_lossy(&words).replace('\0', " ")))
+    };
+    std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).filter_map(process)
+}
