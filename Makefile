@@ -26,19 +26,21 @@ demo-broker: ## message queues in a PostgreSQL of their own, until Ctrl-C; insta
 	@command -v initdb >/dev/null || scripts/need pg_ctlcluster postgresql
 	@program=$(DEMO) && "$$program" broker --postgres-embedded $(or $(TMPDIR),/tmp)/krarup-demo-broker
 
-test: ## all tests, also against real memcached and real clients; installs what they need
+test: ## all tests, also against real memcached and real clients; installs what they need, and names what it went without (KRARUP_TEST_ALL=1: that fails)
 	@scripts/need memcached memcached
 	@scripts/need memccat libmemcached-tools
 	@scripts/need --optional php php-cli
 	@scripts/need --optional /usr/share/php/Pheanstalk/autoload.php php-pda-pheanstalk
 	@scripts/need nc netcat-openbsd
+	@command -v initdb >/dev/null || scripts/need --optional /usr/lib/postgresql postgresql
 	@scripts/need --optional pgbouncer pgbouncer
+	@scripts/need --optional faketime faketime
 	@scripts/need --optional nutcracker nutcracker
 	@scripts/need --optional prometheus prometheus
 	@scripts/need python3 python3
 	@scripts/need --optional chromium chromium
 	@scripts/python-clients $(TARGET)/python-clients
-	set -o pipefail; $(CARGO) test --workspace --quiet --no-fail-fast | scripts/total
+	set -o pipefail; $(CARGO) test --workspace --quiet --no-fail-fast 2>&1 | scripts/total
 
 test-fast: ## what one runs while working: unit tests and properties of all crates, without any other program
 	$(CARGO) test --workspace --lib --bins --quiet

@@ -39,8 +39,9 @@ fn converse(memcached: bool, bytes: &[u8], cut: usize) -> Vec<u8> {
             let length = broker.output(id).unsent().len();
             broker.written(id, length, NOW);
             assert!(broker.queues().memory_used() <= MEMORY);
-            // Who waits for a message would wait for ever: time passes only at the end.
-            if used == 0 || broker.paused(id) || start == end {
+            // A client whose turn is over has the next one. Who waits for a message would wait for
+            // ever: time passes only at the end.
+            if used == 0 || start == end || broker.paused(id) && broker.heeds_end(id) {
                 break;
             }
         }

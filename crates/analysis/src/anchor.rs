@@ -3,7 +3,8 @@
 //!
 //! Runs of one configuration that disagree were not made on one system, whatever their names say.
 //! What was measured beside an anchor that disagrees with most others is left out of every
-//! estimate; nothing is averaged over the difference.
+//! estimate; nothing is averaged over the difference. Of how much sessions differ all its runs are
+//! evidence ([`crate::compare`]).
 
 use krarup_stats::{Intercept, Predictor, Regression, USUAL_LEVEL};
 use krarup_units::Seconds;

@@ -122,7 +122,8 @@ impl MeasureChange {
 }
 
 /// How much one and the same cell differs from time to time: variances of logarithms, from the runs
-/// of both anchors.
+/// of both anchors. Those of blocks that are left out of estimates count, too: what a machine did
+/// once within a session, it may have done to all of another.
 pub(crate) struct Sessions {
     pub(crate) throughput: f64,
     response: f64,
@@ -131,13 +132,14 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// None where a side has no anchor, or fewer than two runs of it.
+    /// None where a side has no anchor, or fewer than two usable runs of it.
     pub(crate) fn of(base: Option<&AnchorRuns>, other: Option<&AnchorRuns>) -> Option<Self> {
         let (base, other) = (base?, other?);
         let pooled = |of: fn(&AnchorRun) -> f64| {
             let side = |anchor: &AnchorRuns| {
-                let counted = anchor.runs.iter().filter(|run| !anchor.left_out.contains(&run.block));
-                let summary = Summary::of(&counted.map(|run| of(run).ln()).collect::<Vec<f64>>()).ok()?;
+                // One that answered nothing has no logarithm.
+                let usable = anchor.runs.iter().filter(|run| run.throughput > 0.0);
+                let summary = Summary::of(&usable.map(|run| of(run).ln()).collect::<Vec<f64>>()).ok()?;
                 Some((summary.variance().ok()?, (summary.n - 1) as f64))
             };
             let ((one, n), (two, m)) = (side(base)?, side(other)?);

@@ -14,6 +14,7 @@
 //! for each side. Without anchors nothing says how much it is: then there is no verdict over all
 //! cells, only how large a difference between the two sessions would explain what was found.
 
+use krarup_record::scaled::ScaledStation;
 use krarup_stats::{Interval, Summary};
 use krarup_units::text;
 use serde::{Deserialize, Serialize};
@@ -159,6 +160,25 @@ fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Cautio
         let other = here.versions.iter().find(|(name, _)| name == program);
         differ(program, version, other.map_or("", |(_, version)| version));
     }
+    for (program, version) in &here.versions {
+        if there.versions.iter().all(|(name, _)| name != program) {
+            differ(program, "", version);
+        }
+    }
+    let scale = |of: &Results| of.scaled.as_ref().map_or("none".to_owned(), |scaled| scaled.by.to_string());
+    differ("the scale", &scale(base), &scale(other));
+    if let (Some(before), Some(after)) = (&base.scaled, &other.scaled)
+        && before.by == after.by
+    {
+        for one in &before.stations {
+            // Of equal machines the shares are found anew for each directory.
+            let same = |two: &&ScaledStation| two.station == one.station && two.processors == one.processors;
+            if let Some(two) = after.stations.iter().find(same) {
+                let of = format!("the share of a processor of the scaled {}", one.station);
+                differ(&of, &format!("{:.4}", one.share), &format!("{:.4}", two.share));
+            }
+        }
+    }
     let alone = |one: &Results, two: &Results| {
         one.cells.iter().filter(|cell| two.cell(&cell.levels).is_none()).count() as u64
     };
@@ -219,10 +239,12 @@ fn percent(ratio: f64) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use krarup_record::scaled::ScaledTestbed;
     use proptest::prelude::*;
 
     use super::*;
     use crate::anchor::{AnchorRun, AnchorRuns};
+    use crate::regression::{MoreRepetitions, RegressionVerdict};
     use crate::results::Environment;
     use crate::sweep::{summarise, tests::steady_trial};
     use crate::trial::Trial;
@@ -404,8 +426,8 @@ pub(crate) mod tests {
         );
         assert_eq!(found.cautions[0], Caution::Sessions { spread: None, anchors: false });
         assert!(found.cautions[0].to_string().contains("Give the spec an anchor"));
-        // Of an anchor with one usable run it is told how to have more of them.
-        let alone = [1_000.0, 400.0];
+        // Of an anchor with one run it is told how to have more of them.
+        let alone = [1_000.0];
         let (base, other) =
             (Results { anchor: anchor(&alone), ..base }, Results { anchor: anchor(&alone), ..other });
         let found = compare(("a", &base), ("b", &other));
@@ -424,6 +446,39 @@ pub(crate) mod tests {
             panic!("{:?}", found.cautions)
         };
         assert!((spread - 0.0168).abs() < 1e-3, "{spread}");
+    }
+
+    /// Two of five blocks of the base are left out, as the machine was slower by 14 % then: in the
+    /// other session it may have been so from beginning to end.
+    #[test]
+    fn what_the_machine_did_within_a_session_is_no_change_in_another() {
+        let with_anchor = |rates: &[f64], blocks: [[f64; 2]; 5]| {
+            let run = |(block, throughput): (u32, f64)| AnchorRun {
+                block,
+                started_unix: f64::from(block),
+                throughput,
+                response: 1.0 / throughput,
+            };
+            let runs = (0..).zip(blocks).flat_map(|(block, two)| two.map(|rate| run((block, rate))));
+            let anchor = crate::anchor::judge("the anchor", 0.1, runs.collect());
+            Results { anchor, ..results(rates) }
+        };
+        let jumps = [[100.0, 101.0], [99.0, 100.0], [101.0, 100.0], [86.0, 87.0], [86.0, 87.0]];
+        let base = with_anchor(&[1_000.0, 1_004.0, 996.0], jumps);
+        assert_eq!(base.anchor.as_ref().unwrap().left_out, [3, 4]);
+        let other = with_anchor(&[870.0, 874.0, 866.0], [[87.0, 88.0]; 5]);
+        let found = compare(("a", &base), ("b", &other));
+        assert!(found.overall.iter().all(|one| one.verdict == Conclusion::NoConclusion), "{found:?}");
+        let Caution::Sessions { spread: Some(spread), .. } = found.cautions[0] else {
+            panic!("{:?}", found.cautions)
+        };
+        assert!((0.05..0.06).contains(&spread), "{spread}");
+        let limit = ["throughput < -5%".parse().unwrap()];
+        let answers = crate::regression::judge_results(&limit, (&base, &other), &found, 0.8).unwrap();
+        assert_eq!(
+            (answers[0].verdict, answers[0].more),
+            (RegressionVerdict::NoConclusion, Some(MoreRepetitions::Sessions))
+        );
     }
 
     /// Two sessions of the same: each has an offset of 1 % (standard deviation) that all its trials
@@ -482,6 +537,36 @@ pub(crate) mod tests {
         );
         assert!(cautions.contains(&Caution::LeftOut { base: 1, other: 0 }));
         assert_eq!(compare(("a", &base), ("b", &base)).cautions, []);
+    }
+
+    /// Whichever side is the base.
+    #[test]
+    fn another_scale_and_a_program_of_one_side_are_reported() {
+        let plain = results(&[1_000.0, 1_010.0]);
+        let scaled = |by: f64, share: f64| {
+            let station = "middleware".to_owned();
+            let station = ScaledStation { station, count: 1, processors: 8.0, share, link: None, delay: 0.0 };
+            let mut one = plain.clone();
+            one.scaled_by(ScaledTestbed { by, stations: vec![station], baselines: Vec::new() });
+            one
+        };
+        let mut with_middleware = plain.clone();
+        with_middleware.environment.versions.push(("middleware".into(), "nutcracker 0.5".into()));
+        let share = "the share of a processor of the scaled middleware";
+        for (one, two, of, before, after) in [
+            (&plain, &scaled(4.0, 2.0), "the scale", "none", "4"),
+            (&scaled(4.0, 2.0), &scaled(20.0, 0.4), "the scale", "4", "20"),
+            (&scaled(20.0, 0.4), &scaled(20.0, 0.41), share, "0.4000", "0.4100"),
+            (&plain, &with_middleware, "middleware", "", "nutcracker 0.5"),
+        ] {
+            for (base, other, before, after) in [(one, two, before, after), (two, one, after, before)] {
+                let (base, other) = (("a", base), ("b", other));
+                let caution =
+                    Caution::Environment { of: of.into(), base: before.into(), other: after.into() };
+                assert_eq!(compare(base, other).cautions, [caution]);
+            }
+        }
+        assert_eq!(compare(("a", &scaled(4.0, 2.0)), ("b", &scaled(4.0, 2.0))).cautions, []);
     }
 
     #[test]

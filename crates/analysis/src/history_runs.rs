@@ -88,6 +88,8 @@ fn cautions(runs: &[(String, &Results)]) -> Vec<(usize, Caution)> {
 
 #[cfg(test)]
 mod tests {
+    use krarup_record::scaled::ScaledTestbed;
+
     use super::*;
     use crate::change::Conclusion;
     use crate::results::Environment;
@@ -132,6 +134,15 @@ mod tests {
         );
         assert!(said[12].starts_with("12 of 18 comparisons show a change"), "{said:?}");
         assert_eq!(found.cautions, [(2, Caution::Sessions { spread: None, anchors: false })]);
+    }
+
+    #[test]
+    fn a_run_of_another_scale_is_named() {
+        let [march, april, mut june] = [1, 2, 3].map(|day| results(day, &[1], &STEADY));
+        june.scaled_by(ScaledTestbed { by: 11.0, stations: Vec::new(), baselines: Vec::new() });
+        let found = history(vec![("march".into(), &march), ("april".into(), &april), ("june".into(), &june)]);
+        let scale = Caution::Environment { of: "the scale".into(), base: "none".into(), other: "11".into() };
+        assert_eq!(found.cautions, [(2, scale)]);
     }
 
     /// What `krarup compare` calls a change by itself is none where it is the smallest of many.

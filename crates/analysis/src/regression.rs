@@ -12,6 +12,10 @@
 //! | beyond the limit with all of it | broken |
 //! | within the limit with all of it | kept |
 //! | on both sides | no conclusion |
+//!
+//! Runs that are all alike have no scatter. Of whole numbers, as of counts, that leaves no doubt;
+//! others are alike to the digits that were kept of them, and a difference may be off by one step
+//! of these: that is the interval.
 
 use std::fmt;
 use std::str::FromStr;
@@ -79,6 +83,18 @@ impl RunPair {
         self.base.iter().chain(&self.other).all(|run| *run > 0.0)
     }
 
+    /// By how much a difference between them may be off where they are alike to their digits, as a
+    /// share; 0 of whole numbers, as counts are.
+    fn step(&self) -> f64 {
+        let runs = || self.base.iter().chain(&self.other);
+        if runs().all(|run| run.fract() == 0.0) {
+            return 0.0;
+        }
+        let least = runs().copied().fold(f64::INFINITY, f64::min);
+        let digit = runs().map(|run| last_digit(*run)).fold(f64::INFINITY, f64::min);
+        (digit / least).max(WIDEST_BUCKET)
+    }
+
     /// Checks that they have a ratio, as a limit needs.
     ///
     /// # Errors
@@ -114,9 +130,13 @@ pub enum MoreRepetitions {
     TooMany,
     /// None do: two sessions of the same differ by too much.
     Sessions,
-    /// It is not known: a side has one run, which shows no scatter.
+    /// It is not known: a side has one run, or all are alike, which shows no scatter.
     Unknown,
 }
+
+/// How wide a bucket of a program's percentiles may be, as a share: 8 µs from 256 on, as of
+/// memtier_benchmark.
+const WIDEST_BUCKET: f64 = 1.0 / 32.0;
 
 /// The most repetitions that are worth naming.
 pub const MOST: u64 = 10_000;
@@ -179,6 +199,15 @@ impl Scatter {
     }
 }
 
+/// One in the last digit of a number: 0.001 of 0.319. What a change of the unit leaves behind the
+/// twelfth is no digit.
+fn last_digit(of: f64) -> f64 {
+    let shown = format!("{of:.11e}");
+    let (digits, exponent) = shown.split_once('e').unwrap_or((shown.as_str(), "0"));
+    let behind = digits.trim_end_matches('0').split('.').nth(1).map_or(0, str::len);
+    10_f64.powi(exponent.parse::<i32>().unwrap_or(0) - behind as i32)
+}
+
 /// Whether the change of the cells' runs keeps a limit; `session` is the variance of the difference
 /// of two sessions in logarithms, with its degrees of freedom. None where no cell has runs on both
 /// sides.
@@ -202,10 +231,11 @@ pub fn judge(
     let runs: Option<Vec<(f64, f64)>> =
         sides.iter().flat_map(|(base, other)| [part(base), part(other)]).collect();
     let scatter = runs.map(|runs| Scatter { runs, session });
+    let step = pairs.iter().map(RunPair::step).sum::<f64>() / cells;
+    let step = if change == 0.0 { 0.0 } else { step };
     let interval = scatter.as_ref().and_then(|scatter| match scatter.error(0) {
         (error, degrees) if error > 0.0 => Interval::student(change, error, degrees, levels.level).ok(),
-        // Runs that are all alike leave no doubt.
-        _ => Some(Interval { low: change, high: change, level: levels.level }),
+        _ => Some(Interval { low: change - step, high: change + step, level: levels.level }),
     });
     let bound = limit.share.ln_1p();
     let verdict = match interval {
@@ -216,6 +246,7 @@ pub fn judge(
         _ => RegressionVerdict::NoConclusion,
     };
     let more = (verdict == RegressionVerdict::NoConclusion).then(|| {
+        let scatter = scatter.filter(|scatter| scatter.error(0).0 > 0.0);
         scatter.map_or(MoreRepetitions::Unknown, |scatter| more((change - bound).abs(), &scatter, levels))
     });
     Some(RegressionAnswer {
@@ -334,6 +365,10 @@ impl RegressionAnswer {
                 "; no more repetitions decide: two sessions of the same differ by too much (see the anchor)"
                     .to_owned()
             }
+            Some(MoreRepetitions::Unknown) if self.interval.is_some() => {
+                "; all runs are alike, and the difference may be one step of their digits: keep more of these"
+                    .to_owned()
+            }
             Some(MoreRepetitions::Unknown) => "; measure each side at least twice".to_owned(),
             None => String::new(),
         }
@@ -391,6 +426,31 @@ mod tests {
             (RegressionVerdict::NoConclusion, Some(MoreRepetitions::Unknown))
         );
         assert!(judge(&limit("x < -5%"), &[], None, RegressionLevels::shared(1, 0.8)).is_none());
+    }
+
+    /// Percentiles of buckets that are 2.5 % wide: what is known of the change is 0 to 5 %.
+    #[test]
+    fn runs_that_are_alike_to_their_digits_prove_nothing_and_counts_do() {
+        let rounded = of("p99 > 2%", &[pair(&[0.319; 2], &[0.327; 2])]);
+        assert_eq!(
+            (rounded.verdict, rounded.more),
+            (RegressionVerdict::NoConclusion, Some(MoreRepetitions::Unknown))
+        );
+        assert!(rounded.sentence().ends_with("keep more of these"), "{}", rounded.sentence());
+        // In whatever unit; and of one digit a step is a third.
+        for (base, other) in [(0.319e-3, 0.327e-3), (0.3e-3, 0.4e-3)] {
+            let one = of("p99 > 2%", &[pair(&[base; 2], &[other; 2])]);
+            assert_eq!(one.verdict, RegressionVerdict::NoConclusion, "{}", one.sentence());
+        }
+        // Farther from the limit than a step.
+        for (other, verdict) in [(0.223, RegressionVerdict::Kept), (0.415, RegressionVerdict::Broken)] {
+            let one = of("p99 > 2%", &[pair(&[0.319; 2], &[other; 2])]);
+            assert_eq!(one.verdict, verdict, "{}", one.sentence());
+        }
+        let counted = of("allocations > 5%", &[pair(&[1_000.0; 2], &[1_100.0; 2])]);
+        assert_eq!(counted.verdict, RegressionVerdict::Broken);
+        let same = of("p99 > 2%", &[pair(&[0.319; 2], &[0.319; 2])]);
+        assert_eq!(same.verdict, RegressionVerdict::Kept);
     }
 
     #[test]

@@ -10,7 +10,9 @@
 //!
 //! **Batch means.** Response times of neighbours resemble each other, so a million of them are no
 //! million observations. The measured span is cut into [`BATCHES`] of equal length; each has its
-//! own rate, means and percentiles, and the spread between batches gives the intervals.
+//! own rate, means and percentiles, and the spread between batches gives the intervals: none of a
+//! percentile with fewer than two requests for each batch beyond it. Ten are too few to see whether
+//! they repeat each other.
 //!
 //! **Laws.** Little's L = X·W is checked with sides that were counted apart: X and W from what
 //! *ended* in the span, L from how long requests *were* there in the span, whenever they arrived

@@ -88,9 +88,11 @@ pub struct KeyUse {
     pub once: u64,
     /// The share of all uses that the most used key has, that the most used 1 % have, and 10 %.
     pub top_shares: [f64; 3],
-    /// The exponent of Zipf's law that explains the uses best (maximum likelihood, 0 to 4); none of
-    /// a single key.
+    /// The exponent of Zipf's law that explains the uses, 0 to 4: the middle of `zipf_range`; none
+    /// where keys are used alike, as far as can be seen.
     pub zipf: Option<f64>,
+    /// Between which exponents it may lie.
+    pub zipf_range: Option<[f64; 2]>,
 }
 
 /// Bytes of values that are stored.
@@ -297,12 +299,24 @@ impl TraceReading {
     fn key_use(&self) -> Option<KeyUse> {
         let counts: Vec<u64> = self.keys.iter().map(|key| key.uses).filter(|&count| count > 0).collect();
         let (counts, top_shares) = top_shares(&counts)?;
+        let zipf_range = zipf(&counts, &self.halves());
         Some(KeyUse {
             distinct: counts.len() as u64,
             once: counts.iter().filter(|&&count| count == 1).count() as u64,
             top_shares,
-            zipf: zipf(&counts),
+            zipf: zipf_range.map(|[low, high]| low.midpoint(high)),
+            zipf_range,
         })
+    }
+
+    /// How often each key is used in every other sixteenth of the trace, and in those between: what
+    /// is used several times at once, as a read and the store after it, is in one of the two.
+    fn halves(&self) -> [Vec<u64>; 2] {
+        let mut halves = [vec![0; self.keys.len()], vec![0; self.keys.len()]];
+        for (place, one) in self.uses.iter().enumerate() {
+            halves[place * 16 / self.uses.len() % 2][one.key as usize] += 1;
+        }
+        halves
     }
 
     fn memory(&self, key_length: impl Fn(u32) -> usize) -> Option<MemoryNeed> {
@@ -372,30 +386,77 @@ fn value_sizes(mut sizes: Vec<u64>) -> Option<ValueSizes> {
     Some(ValueSizes { mean, p50: at(0.5), p99: at(0.99), max })
 }
 
-/// The exponent of Zipf's law over as many keys as there are counts, of which the first is the
-/// largest: the likelihood is greatest where the mean of ln rank is that of the law.
-fn zipf(counts: &[u64]) -> Option<f64> {
-    if counts.len() < 2 {
-        return None;
-    }
+/// Between which exponents Zipf's law explains the uses of keys, of all, the most used first, and
+/// of each in two halves of a trace; none where keys are used alike, as far as can be seen.
+///
+/// Ranks by the very uses that are counted show chance, too: of keys that are used alike, three
+/// times on average, the exponent would be 0.35. Ranks by one half of the uses show no chance in
+/// the other half, and too little of the law where chance disturbs them. Where many keys are used
+/// once or not at all it is the first that is too low. The truth lies between the two, give or take
+/// two standard errors.
+fn zipf(counts: &[u64], [even, odd]: &[Vec<u64>; 2]) -> Option<[f64; 2]> {
     let logs: Vec<f64> = (1..=counts.len()).map(|rank| (rank as f64).ln()).collect();
+    let halves = across(even, odd, &logs).zip(across(odd, even, &logs));
+    // Where each key has a time of its own, one half says nothing of the other, and yet chance
+    // does not explain the counts, not even with a read, a store and more behind each other.
+    let unequal = || {
+        let counts: Vec<f64> = counts.iter().map(|&count| count as f64).collect();
+        dispersion(&counts).filter(|dispersion| *dispersion > 4.0)
+    };
+    let apart = halves.map(|(one, other)| one.midpoint(other)).or_else(|| unequal().map(|_| 0.0))?;
     let all: u64 = counts.iter().sum();
     let seen = logs.iter().zip(counts).map(|(log, &count)| log * count as f64).sum::<f64>() / all as f64;
+    let (together, error) = (exponent(&logs, seen), exponent_error(&logs, all));
+    Some([(apart.min(together) - 2.0 * error).max(0.0), apart.max(together) + 2.0 * error])
+}
+
+/// The standard error of the exponent of keys that are used alike, and about that of others: d(mean
+/// of ln rank) / d(exponent) is minus the variance of ln rank.
+fn exponent_error(logs: &[f64], uses: u64) -> f64 {
+    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / logs.len() as f64;
+    (variance * uses as f64).sqrt().recip()
+}
+
+/// The exponent by the uses of one half of the keys that the other half has, in its order; none
+/// where it is within three standard errors of 0.
+fn across(order: &[u64], uses: &[u64], logs: &[f64]) -> Option<f64> {
+    let both = order.iter().copied().zip(uses.iter().copied());
+    let mut keys: Vec<(u64, u64)> = both.filter(|&(rank, _)| rank > 0).collect();
+    keys.sort_unstable_by_key(|&(rank, _)| Reverse(rank));
+    let logs = &logs[..keys.len()];
+    let (mut place, mut weighed, mut all) = (0, 0.0, 0);
+    // Keys that are used as often have one rank, whichever of them was seen first.
+    for equal in keys.chunk_by(|one, other| one.0 == other.0) {
+        let uses: u64 = equal.iter().map(|&(_, uses)| uses).sum();
+        let mean = logs[place..place + equal.len()].iter().sum::<f64>() / equal.len() as f64;
+        weighed += mean * uses as f64;
+        all += uses;
+        place += equal.len();
+    }
+    let error = exponent_error(logs, all);
+    Some(exponent(logs, weighed / all as f64)).filter(|found| *found > 3.0 * error)
+}
+
+/// The exponent of Zipf's law over so many keys, by the mean of ln rank over all uses: the
+/// likelihood is greatest where that is the law's.
+fn exponent(logs: &[f64], seen: f64) -> f64 {
     let of_law = |exponent: f64| {
         let (mut sum, mut weighed) = (0.0, 0.0);
-        for log in &logs {
+        for log in logs {
             let weight = (-exponent * log).exp();
             sum += weight;
             weighed += weight * log;
         }
         weighed / sum
     };
-    let (mut low, mut high) = (0.0, 4.0);
-    for _ in 0..40 {
-        let middle = (low + high) / 2.0;
+    let (mut low, mut high) = (0.0_f64, 4.0_f64);
+    // To a hundred thousandth.
+    for _ in 0..20 {
+        let middle = low.midpoint(high);
         if of_law(middle) > seen { low = middle } else { high = middle }
     }
-    Some((low + high) / 2.0)
+    low.midpoint(high)
 }
 
 /// What the reads of a trace find.
@@ -757,9 +818,60 @@ mod tests {
         for exponent in [0.0, 0.7, 0.99, 1.4] {
             let counts: Vec<u64> =
                 (1..=1_000).map(|rank| (1e7 * f64::from(rank).powf(-exponent)).round() as u64).collect();
-            let found = zipf(&counts).unwrap();
-            assert!((found - exponent).abs() < 1e-3, "{exponent}: {found}");
+            let halves = [counts.clone(), counts.clone()];
+            let found = zipf(&counts, &halves).unwrap_or_default();
+            assert!(found.iter().all(|found| (found - exponent).abs() < 1e-3), "{exponent}: {found:?}");
         }
-        assert_eq!(zipf(&[7]), None);
+        assert_eq!(zipf(&[7], &[vec![3], vec![4]]), None);
+    }
+
+    /// Each key is used in a time of its own: of what half of the trace could the order be?
+    #[test]
+    fn keys_that_are_used_one_after_the_other_have_a_range_from_zero() {
+        let mut reading = TraceReading::default();
+        // In each sixteenth of the trace others.
+        for key in 0..16 * 210 {
+            let uses = if key % 210 < 10 { 40 } else { 1 };
+            for _ in 0..uses {
+                reading.see(Nanos(0), "get", TraceUse::Read, &[key], (None, None));
+            }
+        }
+        let [low, high] = reading.key_use().unwrap().zipf_range.unwrap();
+        assert!(low == 0.0 && (0.5..1.5).contains(&high), "{low} to {high}");
+    }
+
+    /// 6,000 reads of 2,000 keys by Zipf's law with this exponent, drawn from a seed.
+    fn uses_by_law(exponent: f64) -> KeyUse {
+        let mut sum = 0.0;
+        let passed: Vec<f64> = (1..=2_000)
+            .map(|rank| {
+                sum += f64::from(rank).powf(-exponent);
+                sum
+            })
+            .collect();
+        let (mut reading, mut state) = (TraceReading::default(), 1_u64);
+        for _ in 0..6_000 {
+            // SplitMix64 (Steele, Lea and Flood 2014).
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            let place = ((mixed ^ (mixed >> 31)) >> 11) as f64 / 2_f64.powi(53) * sum;
+            let key = passed.partition_point(|passed| *passed <= place) as u32;
+            reading.see(Nanos(0), "get", TraceUse::Read, &[key], (None, None));
+        }
+        reading.key_use().unwrap()
+    }
+
+    #[test]
+    fn keys_that_are_used_alike_have_no_exponent_and_others_lie_in_its_range() {
+        let alike = uses_by_law(0.0);
+        assert_eq!((alike.zipf, alike.zipf_range), (None, None));
+        for exponent in [0.3, 0.7, 0.99] {
+            let KeyUse { zipf, zipf_range: Some([low, high]), .. } = uses_by_law(exponent) else {
+                panic!("{exponent} is seen")
+            };
+            assert!(low - 0.05 < exponent && exponent < high + 0.05, "{exponent}: {low} to {high}");
+            assert!((zipf.unwrap() - exponent).abs() < 0.1, "{exponent}: {zipf:?}");
+        }
     }
 }

@@ -680,9 +680,11 @@ impl Bottleneck {
             Self::Held { .. } => TWICE.into(),
             Self::MostTime(ResponsePart::Queue, _) => "Measure a cell with more workers.".into(),
             Self::MostTime(ResponsePart::Server, _) => {
-                "Look at the servers and the links to them: nothing before them is full.".into()
+                "Look at the servers and the links to them: nothing before them is full, unless parts of multi-gets wait for `readers`.".into()
             }
-            Self::MostTime(ResponsePart::Own, _) => "Look at the middleware: profile it under this load.".into(),
+            Self::MostTime(ResponsePart::Own, _) => {
+                "Look at the middleware: profile it under this load. Where its processors are idle and values are long (128 KiB), look at the servers and the links to them: requests wait for room on their connections.".into()
+            }
             Self::MostTime(ResponsePart::Outside, _) => {
                 "Look at the clients' machine and the network: most of the time passes there.".into()
             }
@@ -780,6 +782,12 @@ mod tests {
                 Saturation::Unknown,
                 "limit not known",
                 "Nothing follows: measure with a middleware",
+            ),
+            (
+                Bottleneck::MostTime(ResponsePart::Own, 0.97),
+                reached,
+                "limit reached",
+                "Look at the middleware: profile it under this load. Where its processors are idle and values are long",
             ),
             (Bottleneck::NotKnown, reached, "no conclusion", "Measure longer or repeat more often"),
         ] {

@@ -19,7 +19,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-use krarup_beanstalk::{LineError, PutBatch, ReplyWord, Request, Verb, reply, write};
+use krarup_beanstalk::{LineError, PutBatch, ReplyWord, Request, RequestSubject, Verb, reply, write};
 use krarup_record::file::rows::Lane;
 use krarup_record::{LiveSnapshot, Operation, Outcome as Ending, Recorder, ServerVisit, Visit};
 use krarup_units::{Nanos, Outbox, Stamp};
@@ -50,6 +50,11 @@ pub const MOST_UNSENT: usize = 256 << 10;
 pub const MOST_WRONG_SECRETS: u8 = 3;
 /// Answers of one client that wait for a commit.
 const MOST_SLOTS: usize = 4_096;
+/// So many short requests of one client, or fewer that take longer, are carried out before others
+/// have their turn: what they put still shares a batch, and what they are answered a write.
+const A_TURN: u32 = 256;
+/// So many tubes are looked at in the time of a short request.
+const TUBES_A_REQUEST: usize = 64;
 /// Memory that a quiet client keeps.
 const KEEP: usize = 4 << 10;
 
@@ -152,6 +157,8 @@ struct Dialog {
     ended: bool,
     /// Requests of it are there that had to wait.
     stuck: bool,
+    /// They wait for nothing but the turns of others.
+    turn_over: bool,
     /// Whether it is named among those to be read again.
     runnable: bool,
     /// The first of them waits for messages that are only in the store.
@@ -187,6 +194,8 @@ pub struct Broker {
     dirty: Vec<ClientId>,
     runnable: VecDeque<ClientId>,
     answers: Vec<(ClientId, ReserveResult)>,
+    /// What is left of the turn of the client that is read, in short requests.
+    turn: u32,
     scratch: Vec<u8>,
     /// How the answer in the scratch is sent.
     reply_format: ReplyFormat,
@@ -216,6 +225,7 @@ impl Broker {
             dirty: Vec::new(),
             runnable: VecDeque::new(),
             answers: Vec::new(),
+            turn: 0,
             scratch: Vec::new(),
             reply_format: ReplyFormat::AsItIs,
         }
@@ -434,6 +444,7 @@ impl Broker {
     /// Each message of a batch is a request of its own, and is answered so: one may be refused and
     /// another not.
     fn put_batch(&mut self, id: ClientId, batch: &PutBatch<'_>, used: usize, received: Stamp, now: Stamp) {
+        self.turn = self.turn.saturating_sub(batch.len() as u32);
         let bodies: usize = batch.iter().map(|put| put.body.len() + 2).sum();
         let (mut line, mut reply_format) = (used - bodies, ReplyFormat::Together(batch.len()));
         for put in batch.iter() {
@@ -455,7 +466,32 @@ impl Broker {
         self.answer(id, None, None, visit);
     }
 
+    /// What a request takes of a turn beyond a short one: some walk through all that there is, or
+    /// through all tubes that their client watches.
+    fn length_of(&self, id: ClientId, request: &Request<'_>) -> u32 {
+        match request.subject() {
+            RequestSubject::Server => A_TURN,
+            RequestSubject::Tube(_) if matches!(request, Request::ExpireTube { .. }) => A_TURN,
+            RequestSubject::WatchedTubes | RequestSubject::Connection => {
+                (self.queues.watched_count(id) / TUBES_A_REQUEST) as u32
+            }
+            _ => 0,
+        }
+    }
+
+    /// The next request of this client waits for what holds it back, or else until others have had
+    /// their turns.
+    fn hold_back(&mut self, id: ClientId) {
+        let dialog = self.dialog(id);
+        let turn_over = !dialog.is_held_back();
+        (dialog.stuck, dialog.turn_over) = (true, turn_over);
+        if turn_over && !std::mem::replace(&mut dialog.runnable, true) {
+            self.runnable.push_back(id);
+        }
+    }
+
     fn carry_out(&mut self, id: ClientId, request: &Request<'_>, mut visit: Visit, now: Stamp) {
+        self.turn = self.turn.saturating_sub(self.length_of(id, request));
         let verb = request.verb();
         self.counts.count(verb);
         self.scratch.clear();

@@ -55,6 +55,8 @@ pub enum JobState {
     Delayed {
         /// When it becomes ready.
         until: Stamp,
+        /// The same since 1970, as a store has it: its place among those delayed.
+        due: Nanos,
     },
     /// Set aside until it is kicked.
     Buried {

@@ -62,7 +62,7 @@ pub struct QueueSettings {
     pub memory: u64,
     /// Whether a store keeps them: then operations are answered after their batch.
     pub durable: bool,
-    /// The wall time of the first stamp, since 1970.
+    /// The wall time of the first stamp, since 1970, as the machine has it when they begin.
     pub wall: Nanos,
     /// How long a key of `put-unique` is remembered, counted from the put.
     pub remember_keys: Nanos,
@@ -93,6 +93,9 @@ impl Default for QueueSettings {
 type Key = (Arc<str>, Arc<str>);
 /// Bytes that a key costs beside its letters and those of its tube: its places in tables.
 const KEY_OVERHEAD: u64 = 200;
+
+/// A wall clock that differs by less was not set: it is not read at the same instant as the other.
+const CLOCK_STEP: Nanos = Nanos::from_secs(1);
 
 /// What a key is counted with, in bytes.
 fn key_cost((tube, key): &Key) -> u64 {
@@ -145,6 +148,9 @@ struct Client {
 #[derive(Debug)]
 pub struct Queues {
     settings: QueueSettings,
+    /// By how many nanoseconds the machine's wall clock was set since they began: whole
+    /// microseconds.
+    clock_shift: i64,
     jobs: IdMap<Job>,
     tubes: Tubes,
     clients: Vec<Option<Client>>,
@@ -162,6 +168,7 @@ pub struct Queues {
     due: BTreeSet<(Stamp, Due)>,
     next_id: Id,
     next_order: u64,
+    next_turn: u64,
     used: u64,
     /// What will be in the next batch, and its number.
     batch: CommitBatch,
@@ -182,6 +189,7 @@ impl Queues {
         tubes.get_mut(default).using = 1;
         Self {
             settings,
+            clock_shift: 0,
             jobs: IdMap::default(),
             tubes,
             clients: Vec::new(),
@@ -196,6 +204,7 @@ impl Queues {
             due: BTreeSet::new(),
             next_id: settings.shard.id_from(1),
             next_order: 1,
+            next_turn: 1,
             used: 0,
             batch: CommitBatch::default(),
             gathering: 1,
@@ -432,10 +441,12 @@ impl Queues {
     /// zero: none is.
     pub fn expire_tube(&mut self, name: &str, seconds: u32, now: Stamp) -> After {
         let tube = self.tubes.find_or_make(name);
-        self.tubes.get_mut(tube).kept.expires = seconds;
+        let before = std::mem::replace(&mut self.tubes.get_mut(tube).kept.expires, seconds);
         self.expiring |= seconds > 0;
         self.write_tube(tube);
-        self.watch_expiries(tube);
+        if before != seconds {
+            self.watch_expiries(tube);
+        }
         if seconds > 0 {
             // Of a line that is only in the store, none would be seen to have waited too long.
             let of = self.tubes.get(tube);
@@ -577,8 +588,7 @@ impl Queues {
         self.jobs.insert(id, job);
         if self.settings.durable {
             let until = self.on_the_microsecond(now + delay);
-            let row =
-                self.row(id, if delay > Nanos::ZERO { JobState::Delayed { until } } else { JobState::Ready });
+            let row = self.row(id, if delay > Nanos::ZERO { self.delayed(until) } else { JobState::Ready });
             self.batch.insert(row);
             self.pending.push_back((self.gathering, id));
         } else {
@@ -606,7 +616,8 @@ impl Queues {
 
     fn remember(&mut self, key: Key, row: KeyRow) {
         if self.settings.durable {
-            self.batch.keys.insert(key.clone(), row);
+            let until = self.stored_time(row.until);
+            self.batch.keys.insert(key.clone(), KeyRow { until, ..row });
         }
         self.keep_key(key, row);
     }
@@ -692,8 +703,11 @@ impl Queues {
         kept.messages.retain(|_, change| !matches!(change, crate::changes::MessageChange::Insert(_)));
         // All of them are of what was put with it.
         for (key, row) in kept.keys.drain() {
-            self.forget_key(&key, |there| *there == row);
-            self.keys_by_age.remove(&(row.until, key));
+            let there = self.keys.get(&key).copied().filter(|there| there.id == row.id);
+            if let Some(there) = there {
+                self.forget_key(&key, |_| true);
+                self.keys_by_age.remove(&(there.until, key));
+            }
         }
         // They are found again where they were stored.
         kept.taken_in.clear();
@@ -715,13 +729,13 @@ impl Queues {
         self.ids_from(row.id + 1);
         self.expiring |= row.lives_until.is_some();
         let (id, standing) = (row.id, row.standing);
-        let job = row.into_job(tube, JobState::Pending);
+        let job = self.with_own_times(row).into_job(tube, JobState::Pending);
         self.used += job.cost();
         self.jobs.insert(id, job);
         match standing {
             StoredState::Ready => self.offer(id, now),
-            StoredState::Delayed(wall) => {
-                let until = self.stamp(wall);
+            StoredState::Delayed(due) => {
+                let until = self.stamp(self.own_time(due));
                 if until > now { self.delay(id, until) } else { self.offer(id, now) }
             }
             StoredState::Buried(order) => {
@@ -749,7 +763,8 @@ impl Queues {
 
     /// A key that was in the store.
     pub fn load_key(&mut self, tube: &str, key: &str, row: KeyRow) {
-        self.keep_key((Arc::from(tube), Arc::from(key)), row);
+        let until = self.own_time(row.until);
+        self.keep_key((Arc::from(tube), Arc::from(key)), KeyRow { until, ..row });
         self.ids_from(row.id + 1);
     }
 
@@ -762,7 +777,7 @@ impl Queues {
         let job = &self.jobs[&id];
         let standing = match state {
             JobState::Pending | JobState::Ready | JobState::Reserved { .. } => StoredState::Ready,
-            JobState::Delayed { until } => StoredState::Delayed(self.wall(until)),
+            JobState::Delayed { due, .. } => StoredState::Delayed(due),
             JobState::Buried { order } => StoredState::Buried(order),
         };
         MessageRow {
@@ -773,11 +788,11 @@ impl Queues {
             priority: job.priority,
             delay: job.delay,
             ttr: job.ttr,
-            created: job.created,
+            created: self.stored_time(job.created),
             standing,
             happened: job.happened,
             flags: job.flags,
-            lives_until: job.lives_until,
+            lives_until: job.lives_until.map(|end| self.stored_time(end)),
             body: Arc::clone(&job.body),
         }
     }
@@ -796,9 +811,53 @@ impl Queues {
         self.totals.expired += count;
     }
 
-    /// The time on the wall.
+    // ---- the wall clock -------------------------------------------------------------------------
+
+    /// The time on the wall, if it was not set since they began: what is in memory goes by this one
+    /// alone, so that nothing ends because a clock was set.
     pub(crate) fn wall(&self, now: Stamp) -> Nanos {
         self.settings.wall + Nanos(now.0)
+    }
+
+    /// The time on the wall as it is now.
+    pub(crate) fn wall_now(&self, now: Stamp) -> Nanos {
+        self.stored_time(self.wall(now))
+    }
+
+    /// The wall time of the first stamp, as the machine has it now. What is in memory goes on as it
+    /// was; what is written from now on is by this wall, and so is what comes out of a store.
+    pub fn set_wall(&mut self, wall: Nanos) {
+        let shift = wall.0.cast_signed() - self.settings.wall.0.cast_signed();
+        let shift = shift - shift % 1_000;
+        if shift.abs_diff(self.clock_shift) < CLOCK_STEP.0 {
+            return;
+        }
+        self.clock_shift = shift;
+        // Rows that are on their way are by the wall as it was.
+        for (_, id) in &self.pending {
+            self.jobs.get_mut(id).expect("it was put").saved = false;
+        }
+    }
+
+    /// A time of these queues as a store has it.
+    fn stored_time(&self, time: Nanos) -> Nanos {
+        Nanos(time.0.saturating_add_signed(self.clock_shift))
+    }
+
+    /// A time of a store as these queues have it.
+    fn own_time(&self, stored: Nanos) -> Nanos {
+        Nanos(stored.0.saturating_add_signed(-self.clock_shift))
+    }
+
+    /// A message of a store, put and gone when these queues have it.
+    fn with_own_times(&self, row: MessageRow) -> MessageRow {
+        let created = self.own_time(row.created);
+        MessageRow { created, lives_until: row.lives_until.map(|end| self.own_time(end)), ..row }
+    }
+
+    /// The state of a message that is delayed from now on.
+    fn delayed(&self, until: Stamp) -> JobState {
+        JobState::Delayed { until, due: self.wall_now(until) }
     }
 
     /// The end of a delay, as exact as a store can keep it.
@@ -811,10 +870,11 @@ impl Queues {
 
     /// Puts a message that is in no line into that of the delayed.
     fn delay(&mut self, id: Id, until: Stamp) {
+        let due = self.wall_now(until);
         let job = self.jobs.get_mut(&id).expect("it is there");
-        job.state = JobState::Delayed { until };
+        job.state = JobState::Delayed { until, due };
         job.since = None;
-        let here = self.tubes.get_mut(job.tube).delayed.insert((until, id));
+        let here = self.tubes.get_mut(job.tube).delayed.insert((due, id));
         self.due.insert((until, Due::Delay(id)));
         self.totals.delayed += 1;
         self.watch_expiry(id);
@@ -903,9 +963,9 @@ impl Queues {
                 }
             }
             JobState::Reserved { .. } => self.end_lease(id),
-            JobState::Delayed { until } => {
+            JobState::Delayed { until, due } => {
                 let tube = self.tubes.get_mut(job.tube);
-                tube.delayed.remove((until, id));
+                tube.delayed.remove((due, id));
                 let low = tube.delayed.is_low().then(|| StoredQueue::Delayed(Arc::clone(&tube.name)));
                 self.due.remove(&(until, Due::Delay(id)));
                 self.totals.delayed -= 1;

@@ -195,9 +195,11 @@ pub fn tube(view: &TubeView, report: Option<&TubeReport>, target: ResponseTarget
     lines.add("pause", seconds(view.pause));
     lines.add("pause-time-left", seconds(view.pause_left));
     // Of our own verbs, and there only for tubes that were written to.
-    if view.expires > Nanos::ZERO || view.expired > 0 {
+    if view.expires > Nanos::ZERO || view.expired.is_some_and(|expired| expired > 0) {
         lines.add("expires", seconds(view.expires));
-        lines.add("total-expired", view.expired);
+        if let Some(expired) = view.expired {
+            lines.add("total-expired", expired);
+        }
     }
     if view.keeps > Nanos::ZERO {
         lines.add("archives", seconds(view.keeps));
@@ -238,15 +240,15 @@ pub type QueueFigures = (Arc<str>, Vec<(&'static str, u64)>);
 
 /// All that is told of a tube by memcached's protocol.
 pub fn of_queue(tube: TubeView) -> QueueFigures {
-    let counts = vec![
+    let mut counts = vec![
         ("items", tube.ready),
         ("total_items", tube.jobs),
         ("open_transactions", tube.reserved),
         ("delayed", tube.delayed),
         ("buried", tube.buried),
         ("waiters", tube.waiting),
-        ("expired_items", tube.expired),
     ];
+    counts.extend(tube.expired.map(|expired| ("expired_items", expired)));
     (tube.name, counts)
 }
 
@@ -415,15 +417,20 @@ mod tests {
             watching: 0,
             waiting: 0,
             deletes: 0,
-            expired: 0,
+            expired: None,
             expires: Nanos::ZERO,
             keeps: Nanos::ZERO,
             pauses: 0,
             pause: Nanos::ZERO,
             pause_left: Nanos::ZERO,
         };
-        let answer = tube(&view, None, ResponseTarget { quantile: 0.95, seconds: 1.0 });
-        assert_eq!(keys(&answer), STATS_TUBE);
+        let target = ResponseTarget { quantile: 0.95, seconds: 1.0 };
+        assert_eq!(keys(&tube(&view, None, target)), STATS_TUBE);
+        // What is not counted is left out, and is no zero.
+        for (expired, ours) in [(None, &["expires"][..]), (Some(0), &["expires", "total-expired"][..])] {
+            let view = TubeView { expired, expires: Nanos::from_secs(60), ..view.clone() };
+            assert_eq!(keys(&tube(&view, None, target))[STATS_TUBE.len()..], *ours);
+        }
         let view = JobView {
             id: 1,
             tube: Arc::from("mail"),

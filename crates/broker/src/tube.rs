@@ -24,7 +24,8 @@ pub(crate) struct Tube {
     pub(crate) ready: ReadyQueue,
     /// Ready, for one receiver each.
     pub(crate) addressed: HashMap<Arc<str>, ReadyQueue>,
-    pub(crate) delayed: KeyWindow<(Stamp, Id)>,
+    /// By the ends of their delays, as a store has them.
+    pub(crate) delayed: KeyWindow<(Nanos, Id)>,
     /// By their order of being buried.
     pub(crate) buried: KeyWindow<(u64, Id)>,
     pub(crate) reserved: u64,

@@ -28,14 +28,20 @@ pub(crate) struct AtArgs {
     command: Vec<String>,
 }
 
-/// The longest wait that makes sense; an instant farther away is a slip.
+/// The longest wait that makes sense; an instant farther away, on either side, is a slip.
 const LONGEST: Nanos = Nanos::from_secs(24 * 3_600);
 
 /// It looks at the wall clock at least so often: that may be set meanwhile, or the machine sleep.
 const LOOK: Nanos = Nanos::from_secs(1);
 
 pub(crate) fn run(args: &AtArgs) -> Result<(), Failure> {
-    let wait = args.instant.saturating_sub(wall());
+    let now = wall();
+    let (wait, ago) = (args.instant.saturating_sub(now), now.saturating_sub(args.instant));
+    if ago > LONGEST {
+        let ago = duration(ago.as_seconds());
+        return Err(Failure::usage(format!("that was {ago} ago"))
+            .hint("a bare number is nanoseconds since 1970, as `date +%s%N` prints"));
+    }
     if wait > LONGEST {
         let wait = duration(wait.as_seconds());
         return Err(Failure::usage(format!("that is in {wait}")).hint("give an instant within a day"));

@@ -126,7 +126,7 @@ fn take_turns(
     Ok(())
 }
 
-/// Refuses what each flag's own reader cannot.
+/// Refuses what each flag's own reader cannot, and warns of what will do no good.
 fn check(args: &BrokerArgs) -> Result<(), Failure> {
     if args.remember_keys > LONGEST {
         return Err(Failure::usage("--remember-keys is at most 36500d")
@@ -142,6 +142,7 @@ fn check(args: &BrokerArgs) -> Result<(), Failure> {
             "`--advertise` is HOST:PORT: the name or the number by which other brokers reach this one",
         ));
     }
+    args.memory_warning().iter().for_each(|warning| eprintln!("warning: {warning}"));
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use krarup_units::Address;
 use krarup_units::{Bytes, Mistake, Nanos, text};
 
 use crate::failure::Failure;
-use crate::flags::{Flags, count};
+use crate::flags::{Flags, whole};
 use crate::last_steps::LastSteps;
 use crate::limits::{CacheEdge, limits};
 use crate::output;
@@ -36,10 +36,10 @@ pub(crate) struct CacheArgs {
     #[arg(short, long, value_name = "SIZE", default_value = "64MiB", value_parser = memory)]
     memory: Bytes,
     /// The largest item: key, value and 59 to 63 bytes more, counted as memcached counts it
-    #[arg(short = 'I', long, value_name = "SIZE", default_value = "1MiB")]
+    #[arg(short = 'I', long, value_name = "SIZE", default_value = "1MiB", value_parser = item)]
     max_item_size: Bytes,
     /// How many clients may be connected at once
-    #[arg(short, long, value_name = "COUNT", default_value_t = 1_024, value_parser = count::<u32>)]
+    #[arg(short, long, value_name = "COUNT", default_value_t = 1_024, value_parser = whole::<u32>(1, u64::MAX))]
     connections: u32,
     /// How long a stop waits for clients to take the answers they are owed
     #[arg(long, alias = "patience", value_name = "TIME", default_value = "5s", value_parser = text::parse_duration)]
@@ -53,6 +53,18 @@ pub(crate) struct CacheArgs {
 fn memory(text: &str) -> Result<Bytes, Mistake> {
     let whole = text.bytes().all(|byte| byte.is_ascii_digit());
     if whole { format!("{text}MiB").parse() } else { text.parse() }
+}
+
+/// The least that memcached takes: an item of less hardly holds a key.
+const SMALLEST_ITEM: u64 = 1 << 10;
+
+fn item(text: &str) -> Result<Bytes, Mistake> {
+    let size: Bytes = text.parse()?;
+    if size.0 < SMALLEST_ITEM {
+        let what = format!("{size} is less than {}", Bytes(SMALLEST_ITEM));
+        return Err(Mistake::new(what, "a bare number is bytes: write it with its unit, as 2MiB"));
+    }
+    Ok(size)
 }
 
 pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
@@ -74,7 +86,6 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
     }
     let acceptor = tls.acceptor()?;
     let address = listen.clone().unwrap_or_else(|| Address { host: host.clone(), port });
-    let elsewhere = address.listening_hint("127.0.0.1:11211");
     let settings = CacheSettings {
         listen: address,
         tls: acceptor.clone(),
@@ -86,7 +97,9 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
     };
     output::begin_service();
     krarup_net::files::allow_many();
-    let mut server = CacheServer::bind(settings).map_err(|why| Failure::usage(why).or_hint(elsewhere))?;
+    // What other words would mend has a hint.
+    let mut server = CacheServer::bind(settings)
+        .map_err(|why| if why.hint.is_empty() { Failure::run(why) } else { Failure::usage(why) })?;
     let reload = move || tls::reload(acceptor.as_ref());
     server.obey_signals(reload).map_err(|error| Failure::run(format!("signals cannot be heard: {error}")))?;
     server.tell_refusals(|why| eprintln!("warning: cannot accept clients: {why}"));

@@ -34,7 +34,7 @@ use crate::{input, output, written};
 /// Where an interval covers no change, it says so: no conclusion.
 ///
 /// Exit code with --fail-if: 0 where every change is within its limit, 1 where one is beyond, 3
-/// where the data cannot tell. Without it: 0.
+/// where the data cannot tell, or OTHER lacks what BASE has. Without it: 0.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  krarup compare before after --html comparison\n  \
     krarup compare before after --fail-if 'throughput < -5%' --fail-if 'p99 > 10%'\n  \
@@ -86,7 +86,7 @@ enum Measured {
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     let (base_name, other_name) = names(&args.base, &args.other);
     let sides = (measured(&args.base)?, measured(&args.other)?);
-    let answers = match &sides {
+    let (answers, lacking): (_, Vec<String>) = match &sides {
         (Measured::Results(base), Measured::Results(other)) => {
             let found = compare((&base_name, base), (&other_name, other));
             let answers = if found.cells.is_empty() {
@@ -95,7 +95,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
                 judge_results(&args.fail_if, (base, other), &found, args.power).map_err(of_flag)?
             };
             results(args, &found, &answers)?;
-            answers
+            let lacking = base.cells.iter().filter(|cell| other.cell(&cell.levels).is_none());
+            (answers, lacking.map(|cell| cell.levels.in_words()).collect())
         }
         (Measured::Runs(base), Measured::Runs(other)) => {
             let answers =
@@ -110,18 +111,32 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
                 let what = format!("Not compared, as only one side has it: {}", alone.join(", "));
                 eprintln!("{}", output::talk(what));
             }
-            answers
+            let lacking = alone.into_iter().filter(|cell| base.cells.contains_key(*cell));
+            (answers, lacking.map(str::to_owned).collect())
         }
         _ => {
             let what = format!("only one of {base_name} and {other_name} is what `krarup run` wrote");
             return Err(Failure::usage(what).hint("compare two of one kind"));
         }
     };
-    Ok(match verdict(&answers) {
+    Ok(match with_lacking(verdict(&answers), &lacking, args) {
         RegressionVerdict::Kept => ExitCode::SUCCESS,
         RegressionVerdict::Broken => ExitCode::from(WORSE),
         RegressionVerdict::NoConclusion => ExitCode::from(NO_CONCLUSION),
     })
+}
+
+/// The verdict about the limits where the other side lacks these cells of the base: they may be
+/// what broke, so that nothing is kept.
+fn with_lacking(found: RegressionVerdict, lacking: &[String], args: &CompareArgs) -> RegressionVerdict {
+    let Some(first) = lacking.first().filter(|_| !args.fail_if.is_empty()) else { return found };
+    let (base, other) = names(&args.base, &args.other);
+    let what = format!(
+        "no conclusion on what {other} lacks of {base}: {first} ({} in all). See why it has no results there, or leave it out of {base}.",
+        lacking.len()
+    );
+    eprintln!("{}", output::talk(what));
+    found.max(RegressionVerdict::NoConclusion)
 }
 
 fn of_flag(mistake: Mistake) -> Failure {

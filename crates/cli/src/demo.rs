@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use krarup_lab::change::Changes;
 use krarup_lab::shipped;
+use krarup_lab::store::folders;
 use krarup_units::text::parse_duration;
 use krarup_units::{Address, Mistake};
 
@@ -27,7 +28,7 @@ pub(crate) struct DemoArgs {
     /// Fewer clients and shorter runs, once each: under 20 seconds
     #[arg(long)]
     quick: bool,
-    /// Where the report goes; made anew
+    /// Where the report goes; made anew, where nothing but a demo has been there
     #[arg(long, value_name = "DIR", default_value = "krarup-demo")]
     out: PathBuf,
     /// Numbers of clients [default: 2,8,32,64,128; quick: 2,16,64]
@@ -69,16 +70,19 @@ impl Choice {
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let source = source(args)?;
     // Only what an earlier demo has left is thrown away.
-    let kept = args.out.join("spec.toml");
-    let is_other = if kept.is_file() {
-        let earlier = SpecSource::of("spec.toml", fs::read_to_string(&kept).unwrap_or_default());
-        !earlier.is_ok_and(|earlier| earlier.spec.title == source.spec.title)
-    } else {
-        ["trials", "failed"].iter().any(|folder| args.out.join(folder).exists())
+    let kept = |name: &str| fs::read(args.out.join(name)).ok();
+    let is_other = match kept("spec.toml") {
+        Some(spec) => kept(experiment::DEMO) != Some(spec),
+        // One that was ended before its first trial has left empty folders.
+        None => {
+            let has_trials = |name: &&str| !folders(&args.out.join(name)).is_empty();
+            args.out.join("spec.toml").exists() || ["trials", "failed"].iter().any(has_trials)
+        }
     };
     if is_other {
         let what = format!("{} holds another experiment", args.out.display());
-        return Err(Failure::usage(what).hint("--out takes another directory"));
+        return Err(Failure::usage(what)
+            .hint("--out takes another directory; what `krarup run` has measured is not thrown away"));
     }
     experiment::carry_out(&source, &args.out, &RunManner::anew())
 }
@@ -110,7 +114,9 @@ fn source(args: &DemoArgs) -> Result<SpecSource, Failure> {
     match &args.servers {
         Choice::Program(program) => spec.set(&["stations", "servers", "program"], *program),
         Choice::Running(addresses) => {
-            spec.remove(&["stations", "servers", "program"]);
+            for key in ["program", "count"] {
+                spec.remove(&["stations", "servers", key]);
+            }
             let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             spec.set(&["stations", "servers", "addresses"], addresses);
         }

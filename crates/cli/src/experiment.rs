@@ -94,6 +94,9 @@ fn live_address(text: &str) -> Result<Address, Mistake> {
     address.parse().map_err(|mistake: Mistake| Mistake { hint: hint.into(), ..mistake })
 }
 
+/// The spec of the demo whose trials are in a directory; there is none where others are.
+pub(crate) const DEMO: &str = ".demo";
+
 /// How a run goes about what it finds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunManner {
@@ -112,6 +115,19 @@ impl RunManner {
     /// All trials are run, whatever is there of an earlier run.
     pub(crate) fn anew() -> Self {
         Self { anew: true, ..Self::default() }
+    }
+
+    /// Writes the spec down. A demo may be thrown away by the next one only as it was left: what
+    /// `krarup run` goes on with is none.
+    fn keep_spec(&self, store: &ResultsDirectory, text: &[u8]) -> std::io::Result<()> {
+        if self.anew {
+            store.write(DEMO, text)?;
+        } else if let Err(error) = fs::remove_file(store.directory().join(DEMO))
+            && error.kind() != ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        store.write("spec.toml", text)
     }
 
     /// Throws away what this manner does not keep.
@@ -408,7 +424,6 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
         enter_namespaces(manner.serve.is_some())?;
     }
     let guesses = sheet::gather(&manner.guesses, spec, out)?;
-    let stop = Stop::on_signals().map_err(|error| Failure::run(format!("signals are refused: {error}")))?;
     let live = manner.serve.as_ref().map(|address| LiveReport::at(address, &spec.title)).transpose()?;
     // Other machines are asked when they are reached.
     let kind_on =
@@ -420,6 +435,8 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     manner.clear(&store).map_err(unwritable)?;
     let identities = Identities::meant_by(&store, spec, &plan);
     take_over(out, &identities.beside(&store, &plan, spec.repetitions.most()), manner.yes)?;
+    // Not before: Ctrl-C ends what asks and waits for an answer, and nothing is started yet.
+    let stop = Stop::on_signals().map_err(|error| Failure::run(format!("signals are refused: {error}")))?;
     let krarup = own_program()?;
     let hosts = hosts((source, &plan), &krarup, &store, &stop).map_err(|error| ended(&stop, &error))?;
     let kind = match kind_here {
@@ -442,7 +459,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
         same_system(records, &starter, &kind, manner.yes)?;
     }
     identities.write(&store).map_err(unwritable)?;
-    store.write("spec.toml", source.text.as_bytes()).map_err(unwritable)?;
+    manner.keep_spec(&store, source.text.as_bytes()).map_err(unwritable)?;
     let (started, table) = (now(), krarup_report::csv::table(&cells(spec, &plan)));
     store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
     let seal = sheet::seal(guesses, &store, timestamp(started as u64)).map_err(unwritable)?;

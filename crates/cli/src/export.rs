@@ -20,8 +20,8 @@ use crate::{input, trials};
 
 /// Writes every complete trial and the table of all cells into `folder`.
 ///
-/// A trial's clients are tables as memtier_benchmark prints them, its middlewares what each did
-/// second by second and operation by operation.
+/// A trial's clients are tables as memtier_benchmark prints them, or what another program wrote;
+/// its middlewares what each did second by second and operation by operation.
 pub(crate) fn write(
     spec: &Spec,
     plan: &Plan,
@@ -32,7 +32,7 @@ pub(crate) fn write(
     let unwritable =
         |error: io::Error| Failure::run(format!("{} cannot be written: {error}", folder.display()));
     let mut readme = String::from(
-        "client_NN.log  what load generator NN measured, as memtier_benchmark prints it\n\
+        "client_NN.log  what load generator NN measured, as memtier_benchmark prints it; of another program what it wrote\n\
          mw_NN.log      what middleware NN did, a row for each second and operation (CSV; krarup's docs/reference/records.md names the columns)\n\
          processed.log  the table of all cells (CSV), from which the figures are made\n\nFolder, levels, and the command lines of the trial:\n",
     );
@@ -46,8 +46,14 @@ pub(crate) fn write(
             fs::create_dir_all(&place).map_err(unwritable)?;
             let files = result_files(&trial, cell.count(&spec.stations.clients, 1));
             for (number, file) in (1..).zip(files) {
-                let load: LoadResult = input::json(&file)?;
                 let log = place.join(format!("client_{number:02}.log"));
+                // More than was read from it stands in what another program wrote.
+                let written = trial.join("said").join(number.to_string());
+                if written.is_file() {
+                    fs::copy(written, log).map_err(unwritable)?;
+                    continue;
+                }
+                let load: LoadResult = input::json(&file)?;
                 fs::write(log, output::table(&memtier, &[load])).map_err(unwritable)?;
             }
             for number in 1.. {

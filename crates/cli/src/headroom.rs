@@ -227,8 +227,9 @@ impl HeadroomArgs {
                     .hint("write it like 'mean < 8ms'; percentiles take a proxy, or its rows"));
             }
         };
-        let points = self.series.points()?.unwrap_or_default();
-        let answer = judge_series(&points, target);
+        let (points, range) = self.series.seen()?.expect("--prometheus was given");
+        let (end, step) = range.end_and_step();
+        let answer = judge_series(&points, target).at(end, step);
         if self.json {
             println!("{}", serde_json::to_string_pretty(&answer).expect("an answer is plain data"));
         } else {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use krarup_lab::platform::host_name;
 use krarup_load::config::{Extent, LoadShare};
-use krarup_load::merge::MergeError;
+use krarup_load::merge::{MergeError, sources};
+use krarup_load::result::GeneratorResult;
 use krarup_load::schedule::{Arrivals, Leg, Open};
 use krarup_load::search::{FoundMax, SearchTrial, TrialLimit};
 use krarup_load::settings::{LoadConfig, Options};
@@ -266,7 +267,26 @@ fn merged(files: &[PathBuf]) -> Result<LoadResult, Failure> {
         input::json(path).map_err(|why| why.or_hint("a result is what krarup load --json FILE wrote"))
     };
     let results = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    each_once(&results, files)?;
     merged_of(&results, files)
+}
+
+/// Refuses results of which two hold the same generator, as of parts and their sum. No two began in
+/// the same nanosecond and did exactly as much.
+fn each_once(results: &[LoadResult], files: &[PathBuf]) -> Result<(), Failure> {
+    let mut seen: Vec<(GeneratorResult, &PathBuf)> = Vec::new();
+    for (result, file) in results.iter().zip(files) {
+        for generator in sources(result) {
+            if let Some((_, other)) = seen.iter().find(|(earlier, _)| *earlier == generator) {
+                let (file, other) = (file.display(), other.display());
+                let what = format!("a generator of {file} is in {other} too, and would count twice");
+                return Err(Failure::usage(what)
+                    .hint("name the result of each generator once, and none that --merge made of these"));
+            }
+            seen.push((generator, file));
+        }
+    }
+    Ok(())
 }
 
 /// The same of results that were read from these.
@@ -433,16 +453,20 @@ fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> R
     written.map_err(|error| written::unwritten(path, &error))
 }
 
-/// Whether all values that were verified are what was stored.
+/// Whether all values that were verified are what was stored, and any came where some were asked
+/// for.
 fn verified(result: &LoadResult) -> Result<(), Failure> {
-    if let Some(verified) = &result.verified
-        && verified.mismatched > 0
-    {
+    let Some(verified) = &result.verified else { return Ok(()) };
+    if verified.mismatched > 0 {
         return Err(Failure::run(format!(
             "verification failed: {} of {} values are not what was stored",
             verified.mismatched, verified.checked
         ))
         .hint("has something else written keys of this prefix? --populate stores all of them anew"));
+    }
+    if verified.checked == 0 && result.account.misses > 0 {
+        return Err(Failure::run("nothing was verified: all that was asked for was missing")
+            .hint("are keys of this prefix and range there? --populate stores all of them"));
     }
     Ok(())
 }

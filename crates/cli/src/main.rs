@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind as Kind;
@@ -38,6 +39,7 @@ mod manual;
 mod memtier;
 mod model;
 mod pages;
+mod panics;
 mod prometheus;
 mod proxy;
 mod recorded_headroom;
@@ -94,10 +96,18 @@ enum Job {
 }
 
 fn main() -> ExitCode {
+    panics::end_with_vital_threads(|| {
+        output::settle();
+        std::process::exit(panics::PANICKED);
+    });
+    if std::process::id() == 1 {
+        // Where the system refuses, they are lost as they were.
+        let _ = krarup_net::signal::end_first_process();
+    }
     let done = |()| ExitCode::SUCCESS;
     let result = match memtier::called_by_its_name() {
         Some(flags) => memtier::run_line(&flags).map(done),
-        None => match parsed() {
+        None => match parsed(std::env::args_os()) {
             // Its exit code is that of what it ran.
             Ok(Cli { job: Job::Agent(args) }) => agent::run(args),
             // Its exit code is part of its answer.
@@ -127,10 +137,10 @@ fn main() -> ExitCode {
     code
 }
 
-/// The command line, with what [`pages::complete`] adds to help.
-fn parsed() -> Result<Cli, clap::Error> {
+/// A command line, with what [`pages::complete`] adds to help.
+fn parsed(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let mut krarup = pages::complete(Cli::command());
-    let matches = krarup.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = krarup.try_get_matches_from_mut(words)?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut krarup))
 }
 
@@ -155,6 +165,80 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Job::Completions(args) => {
             pages::completions(args, &pages::complete(Cli::command()));
             Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "../tests/all/support/commands.rs"]
+mod commands;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::commands::{commands, documents, root, words};
+
+    /// What is wrong with a command. No `--help` is added: that is answered before what flags
+    /// exclude and need is looked at.
+    fn wrong(command: &str) -> Option<String> {
+        let words = words(command);
+        let why = match parsed(words.iter().map(OsString::from)) {
+            // Its flags are another program's.
+            Ok(Cli { job: Job::Memtier(_) }) => krarup_load::memtier::parse(&words[2..]).err()?.to_string(),
+            Err(error) if error.use_stderr() => error.to_string(),
+            _ => return None,
+        };
+        Some(format!("`{command}`: {why}"))
+    }
+
+    #[test]
+    fn every_command_in_the_documents_is_understood() {
+        let (mut tried, mut all) = (0, Vec::new());
+        for path in documents() {
+            let shown = commands(&fs::read_to_string(&path).expect("a document can be read"));
+            tried += shown.len();
+            all.extend(shown.iter().filter_map(|command| Some((path.clone(), wrong(command)?))));
+        }
+        assert!(tried >= 100, "the documents show commands: {tried}");
+        assert!(all.is_empty(), "{all:#?}");
+        for command in ["krarup compare a b --json --csv", "krarup compare a", "krarup load --sevrers a:1"] {
+            assert!(wrong(command).is_some(), "{command}");
+        }
+        assert_eq!(wrong("krarup load --help"), None);
+    }
+
+    /// Of a service as systemd would start it: variables have the values that the unit's first
+    /// lines show, or that systemd gives them.
+    fn started(unit: &str) -> Option<String> {
+        let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/"))?;
+        let mut command = line.replace("${CREDENTIALS_DIRECTORY}", "/run/credentials");
+        for line in unit.lines().filter_map(|line| line.strip_prefix("#   ")) {
+            if let Some((name, value)) = line.split_once('=') {
+                command = command.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value);
+            }
+        }
+        Some(command)
+    }
+
+    #[test]
+    fn every_unit_starts_a_command_that_is_understood() {
+        let entries = fs::read_dir(root().join("packaging")).expect("the folder is there");
+        let paths = entries.map(|entry| entry.expect("it can be listed").path());
+        let units: Vec<PathBuf> =
+            paths.filter(|path| path.extension().is_some_and(|ending| ending == "service")).collect();
+        assert!(units.len() >= 2, "{units:?}");
+        for path in units {
+            let unit = fs::read_to_string(&path).expect("a unit can be read");
+            // /proc/stat is read: the processors' load.
+            assert!(!unit.lines().any(|line| line == "ProcSubset=pid"), "{}", path.display());
+            let command = started(&unit);
+            let command = command.unwrap_or_else(|| panic!("{}: nothing is started", path.display()));
+            // Nor a specifier: the systemd of Ubuntu 22.04 (249) does not know all, such as %d.
+            assert!(!command.contains(['$', '%']), "{}: `{command}`", path.display());
+            assert_eq!(wrong(&command), None, "{}", path.display());
         }
     }
 }

@@ -82,6 +82,11 @@ impl SeriesArgs {
     /// The points of the service over the time until now, those that have all three values; none
     /// where no Prometheus is to be asked.
     pub(crate) fn points(&self) -> Result<Option<Vec<SeriesPoint>>, Failure> {
+        Ok(self.seen()?.map(|(points, _)| points))
+    }
+
+    /// The same with the time that was looked at.
+    pub(crate) fn seen(&self) -> Result<Option<(Vec<SeriesPoint>, QueryRange)>, Failure> {
         let Some(prometheus) = &self.prometheus else { return Ok(None) };
         let range = query_range(self.over.unwrap_or(OVER), self.step)?;
         let series = |flag: &str, expression: &Option<String>| {
@@ -94,12 +99,12 @@ impl SeriesArgs {
             let (in_flight, response) = (*in_flight.get(at)?, *times.get(at)?);
             Some(SeriesPoint { at: *at as f64 / 1e3, rate: *rate, in_flight, response })
         };
-        Ok(Some(rates.iter().filter_map(point).collect()))
+        Ok(Some((rates.iter().filter_map(point).collect(), range)))
     }
 }
 
 /// Which stretch of time, in whole milliseconds.
-struct QueryRange {
+pub(crate) struct QueryRange {
     from: u64,
     to: u64,
     step: u64,
@@ -162,6 +167,11 @@ impl Prometheus {
 }
 
 impl QueryRange {
+    /// Its end, in seconds since 1970, and the length of a step.
+    pub(crate) fn end_and_step(&self) -> (Seconds, Seconds) {
+        (self.to as f64 / 1e3, self.step as f64 / 1e3)
+    }
+
     fn over(&self) -> String {
         duration((self.to - self.from) as f64 / 1e3)
     }

@@ -17,6 +17,7 @@ use krarup_record::file::rows::{Lane, RowPlan, RowWriter};
 use krarup_record::file::{self, FileError, FileProblem};
 use krarup_record::{Recorder, ServerVisit, Visit, recorder};
 use krarup_serve::proxy::configuration::ConfigurationSource;
+use krarup_serve::proxy::credentials::check_files;
 use krarup_serve::proxy::events::{self, ProxyEnd, ProxyNotice};
 use krarup_serve::proxy::threads;
 use krarup_units::mistake::system_words;
@@ -181,7 +182,8 @@ impl ProxyArgs {
     ) -> Result<Option<RowWriter>, Failure> {
         let Some(folder) = self.stats_dir.as_deref().filter(|_| self.rows) else { return Ok(None) };
         let plan = self.row_plan(folder, config);
-        let begun = RowWriter::begin(&plan, (run, false), move || clock.now()).map_err(|error| {
+        let (now, epoch) = (move || clock.now(), move || clock.wall_epoch_now());
+        let begun = RowWriter::begin(&plan, (run, false), now, epoch).map_err(|error| {
             Failure::usage(error.to_string()).hint("choose another directory with --stats-dir")
         })?;
         let of = cores.len() as u16;
@@ -256,6 +258,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     if args.check {
         return tell_about(args, &config);
     }
+    check_files(&config.edge).map_err(|why| Failure::usage(why).or_hint(EVERY_KEY))?;
     if let Some(folder) = &args.stats_dir {
         // Now, and not after a long run.
         fs::create_dir_all(folder).map_err(|error| {
@@ -300,8 +303,9 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         Engine::Threads => threads::run(config, cores.pop().expect("there is one"), clock, tell),
     };
     let mut ended = ended.map_err(|why| {
+        // What other words would mend has a hint.
         let begun = listens.load(Ordering::Relaxed);
-        if begun { Failure::run(why) } else { Failure::usage(why).or_hint(EVERY_KEY) }
+        if begun || why.hint.is_empty() { Failure::run(why) } else { Failure::usage(why) }
     })?;
     let _until_written = LastSteps::begin();
     ended.core.end_rows();
@@ -345,7 +349,14 @@ pub(crate) fn save_json(file: &Path, what: &impl Serialize) -> Result<(), FileEr
 
 /// Says what a configuration that is good will do, and warns.
 fn tell_about(args: &ProxyArgs, config: &Config) -> Result<(), Failure> {
-    for warning in krarup_serve::proxy::credentials::check_files(&config.edge).map_err(Failure::usage)? {
+    let files = config.edge.files().into_iter().chain(config.redline_lock.as_deref());
+    for file in files.filter(|file| file.is_relative()) {
+        eprintln!(
+            "warning: {} is another file where the proxy is started elsewhere; write its whole path",
+            file.display()
+        );
+    }
+    for warning in check_files(&config.edge).map_err(Failure::usage)? {
         eprintln!("warning: {warning}");
     }
     eprintln!("the configuration is good: {}, clients on {}", servers_in_words(config), config.listen);

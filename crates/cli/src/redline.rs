@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use krarup_lab::stop::Stop;
-use krarup_model::headroom::{RedlineEnd, RedlineReport, ResponseTarget};
+use krarup_model::headroom::{RedlineReport, ResponseTarget};
 use krarup_net::http;
 use krarup_report::redline as shown;
 use krarup_units::text::{duration, parse_duration};
@@ -24,7 +24,8 @@ use crate::failure::Failure;
 /// request fails, its service time rises by 15 %, or the other servers become slower by a fifth.
 /// What it did is proven, and `krarup headroom` counts with it for a day. Ctrl-C ends it too.
 ///
-/// Exit code: 0 where something is proven, 3 where nothing is, 2 where it was refused.
+/// Exit code: 0 where something is proven, 3 where nothing is, 2 where it was refused, 1 where the
+/// proxy no longer answers.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     krarup redline 127.0.0.1:9151 --dry-run\n  \
@@ -63,21 +64,23 @@ pub(crate) struct RedlineArgs {
 
 /// Nothing is proven.
 const UNPROVEN: u8 = 3;
-/// How long an answer may take: before the first step the headroom is computed.
+/// How long the first answer may take: before the first step the headroom is computed.
 const LIMIT: Duration = Duration::from_secs(40);
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_millis(500);
+/// For how long a look is waited for, and a proxy that does not answer it is asked on.
+const UNANSWERED: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(args: &RedlineArgs) -> Result<ExitCode, Failure> {
     let signals = |error| Failure::run(format!("signals are refused: {error}"));
     let stop = Stop::on_signals().map_err(signals)?;
-    let mut report = args.ask("POST", &args.query())?;
+    let mut report = args
+        .ask("POST", &args.query(), LIMIT)
+        .map_err(|why| why.or_hint("give the proxy an address with --admin, and that one here"))?;
     let mut printed = 0;
     while !args.dry_run && report.ended.is_none() {
         thread::sleep(LOOK);
-        let ended = if stop.asked() { args.ask("DELETE", "/redline").ok() } else { None };
-        // What has ended by itself meanwhile cannot be ended.
-        report = ended.map_or_else(|| args.ask("GET", "/redline"), Ok)?;
+        report = args.look(&stop, UNANSWERED)?;
         for step in &report.steps[printed.min(report.steps.len())..] {
             eprintln!(
                 "{} gets {:.2} times its share: {:.0} requests/s, response {} ({})",
@@ -100,9 +103,8 @@ pub(crate) fn run(args: &RedlineArgs) -> Result<ExitCode, Failure> {
             crate::output::prose(shown::sentences(&report))
         );
     }
-    let failed = matches!(report.ended, Some(RedlineEnd::Errors | RedlineEnd::Stuck));
     let nothing = report.proven.is_none() && !args.dry_run;
-    Ok(if nothing || failed { ExitCode::from(UNPROVEN) } else { ExitCode::SUCCESS })
+    Ok(if nothing { ExitCode::from(UNPROVEN) } else { ExitCode::SUCCESS })
 }
 
 impl RedlineArgs {
@@ -123,13 +125,60 @@ impl RedlineArgs {
         format!("/redline?{}", words.join("&"))
     }
 
-    fn ask(&self, method: &str, path: &str) -> Result<RedlineReport, Failure> {
-        let answer = http::ask(method, &self.address, path, LIMIT).map_err(|why| {
-            Failure::usage(why).or_hint("give the proxy an address with --admin, and that one here")
-        })?;
+    /// How far it is; where the end is asked for, it is ended. The proxy goes on pushing also while
+    /// it cannot be asked: it is asked on for so long, and then told to end.
+    fn look(&self, stop: &Stop, limit: Duration) -> Result<RedlineReport, Failure> {
+        let ask = |method: &str| self.ask(method, "/redline", UNANSWERED);
+        let mut unanswered: Option<Instant> = None;
+        loop {
+            let ended = if stop.asked() { ask("DELETE").ok() } else { None };
+            // What has ended by itself meanwhile cannot be ended.
+            let why = match ended.map_or_else(|| ask("GET"), Ok) {
+                Ok(report) => return Ok(report),
+                Err(why) => why,
+            };
+            let since = *unanswered.get_or_insert_with(|| {
+                why.warn("it is asked again");
+                Instant::now()
+            });
+            if since.elapsed() >= limit {
+                return ask("DELETE").map_err(|_| {
+                    let why = why.message();
+                    Failure::run(format!("{why}; the redline may go on until its time is over"))
+                        .hint(format!("curl -X DELETE http://{}/redline ends it", self.address))
+                });
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn ask(&self, method: &str, path: &str, limit: Duration) -> Result<RedlineReport, Failure> {
+        let answer = http::ask(method, &self.address, path, limit).map_err(Failure::usage)?;
         serde_json::from_str(&answer).map_err(|error| {
             Failure::usage(format!("what {} answers is no redline: {error}", self.address))
                 .hint("is it the admin address of a krarup proxy of this version?")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    /// Exit code 2 is for what was refused, and has not begun.
+    #[test]
+    fn a_proxy_that_no_longer_answers_has_refused_nothing() {
+        let words = ["redline", "127.0.0.1:1"];
+        let matches = RedlineArgs::augment_args(clap::Command::new("redline")).get_matches_from(words);
+        let args = RedlineArgs::from_arg_matches(&matches).unwrap();
+        let why = "127.0.0.1:1 cannot be asked: connection refused: nothing listens there";
+        let lost = Failure::run(format!("{why}; the redline may go on until its time is over"))
+            .hint("curl -X DELETE http://127.0.0.1:1/redline ends it");
+        let stop = Stop::default();
+        assert_eq!(args.look(&stop, Duration::ZERO).unwrap_err(), lost);
+        stop.ask();
+        assert_eq!(args.look(&stop, Duration::ZERO).unwrap_err(), lost);
     }
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use krarup_record::file;
-use krarup_report::Page;
 use krarup_report::document::Document;
+use krarup_report::{Page, html};
 use krarup_units::mistake::system_words;
 use serde::Serialize;
 
@@ -55,13 +55,16 @@ pub(crate) fn part(path: &Path, part: &impl Serialize) -> Result<(), Failure> {
 }
 
 /// Writes `report.html`, the tables for programs beside it and `figures/*.csv` into a directory,
-/// which is made where it does not exist. The answer is the page's path.
+/// which is made where it does not exist. Of an earlier page there, what only that one had goes.
+/// The answer is the page's path.
 ///
 /// # Errors
 /// What the file system said, with the path it said it about.
 pub(crate) fn write(page: &Page, directory: &Path) -> io::Result<PathBuf> {
     let figures = directory.join("figures");
     named(&figures, fs::create_dir_all(&figures))?;
+    let file = directory.join("report.html");
+    let earlier = fs::read_to_string(&file).unwrap_or_default();
     for (name, text) in &page.csv {
         let path = figures.join(name);
         named(&path, fs::write(&path, text))?;
@@ -70,9 +73,23 @@ pub(crate) fn write(page: &Page, directory: &Path) -> io::Result<PathBuf> {
         let path = directory.join(name);
         named(&path, fs::write(&path, text))?;
     }
-    let file = directory.join("report.html");
+    remove_others(&earlier, page, directory)?;
     named(&file, fs::write(&file, &page.html))?;
     Ok(file)
+}
+
+/// Removes the files of an earlier page that this one has not. What that page does not name is left
+/// alone.
+fn remove_others(earlier: &str, page: &Page, directory: &Path) -> io::Result<()> {
+    for (name, is_data) in html::downloads(earlier) {
+        let (own, folder) = if is_data { (&page.data, "") } else { (&page.csv, "figures") };
+        let path = directory.join(folder).join(name);
+        let is_table = name.ends_with(".csv") && !name.contains(['/', '\\']);
+        if is_table && own.iter().all(|(own, _)| own != name) && path.is_file() {
+            named(&path, fs::remove_file(&path))?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes a document as [`write()`] does, and tells where its page is.
@@ -91,6 +108,8 @@ fn named(path: &Path, result: io::Result<()>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use krarup_report::document::{Block, Section, Table};
+
     use super::*;
 
     #[test]
@@ -108,6 +127,30 @@ mod tests {
         let file = directory.join("report.html");
         let error = write(&page, &file).unwrap_err();
         assert!(error.to_string().contains("report.html"), "{error}");
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    /// They would stand beside a page that says nothing of them, and look like its own.
+    #[test]
+    fn what_only_an_earlier_report_had_goes_and_other_files_stay() {
+        let directory = std::env::temp_dir().join(format!("krarup a page anew {}", std::process::id()));
+        let table = |name: &&str| Table { name: (*name).to_owned(), ..Table::default() };
+        let page = |shown: &[&str], data: &[&str]| {
+            let data = data.iter().map(|name| Block::Data(table(name)));
+            let blocks = shown.iter().map(|name| Block::Table(table(name))).chain(data).collect();
+            let sections = vec![Section { title: "all".into(), blocks }];
+            Page::of(&Document { sections, ..Document::default() })
+        };
+        write(&page(&["a", "b"], &["cells", "history-comparisons"]), &directory).unwrap();
+        for own in ["b.csv", "figures/cells.csv", "figures/notes.csv"] {
+            fs::write(directory.join(own), "of a user").unwrap();
+        }
+        write(&page(&["a"], &["cells"]), &directory).unwrap();
+        let is_there = |path: &str| directory.join(path).is_file();
+        let kept =
+            ["report.html", "figures/a.csv", "cells.csv", "b.csv", "figures/cells.csv", "figures/notes.csv"];
+        assert!(kept.into_iter().all(is_there));
+        assert!(!is_there("figures/b.csv") && !is_there("history-comparisons.csv"));
         fs::remove_dir_all(directory).unwrap();
     }
 }

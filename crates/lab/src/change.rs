@@ -129,6 +129,7 @@ mod tests {
         changes.set(&["phases", "measure"], "3s");
         changes.set(&["stations", "servers", "addresses"], vec!["127.0.0.1:1"]);
         changes.remove(&["stations", "servers", "program"]);
+        changes.remove(&["stations", "servers", "count"]);
         changes.levels("clients", Value::from(vec![7])).unwrap();
         let spec = Spec::parse(&changes.source(), "spec.toml").unwrap();
         assert_eq!((spec.phases.measure, spec.stations.servers.addresses.len()), (3.0, 1));

@@ -16,9 +16,10 @@ pub enum Watched {
     Misses,
     /// The largest share of its time that a thread of the load generator was running.
     GeneratorCpu,
-    /// The share of all processors that programs took which belong to no station.
+    /// The share of a machine's processors that programs took which belong to no station; of
+    /// several machines the largest.
     ForeignCpu,
-    /// The share of all processors that the machine's host took away.
+    /// The share of a machine's processors that its host took away, likewise.
     Steal,
 }
 

@@ -6,15 +6,21 @@ use crate::shipped;
 use crate::spec::Spec;
 
 const GATES: &[[&str; 2]] = &[
-    ["interactive_law within 5 %", "X·(R + Z) is that near to N: the clients were all there"],
+    [
+        "interactive_law within 5 %",
+        "X·(R + Z) is that near to N: the clients were all there; not looked at where any of them send at a rate or by a trace",
+    ],
     ["errors == 0", "no request of any client failed; not of clients by a command, which report none"],
     ["misses == 0", "every key was found, by all clients"],
     [
         "generator_cpu < 80 %",
         "no thread of a load generator ran more than that share of its time, or of what `cpu` gives it of that; a command's, on average",
     ],
-    ["foreign_cpu < 10 %", "programs that are no stations took less than that share of all processors"],
-    ["steal < 1 %", "the machine's host took less than that share of all processors"],
+    [
+        "foreign_cpu < 10 %",
+        "on each machine programs that are no stations took less than that share of all processors",
+    ],
+    ["steal < 1 %", "each machine's host took less than that share of its processors"],
 ];
 
 /// The page.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use krarup_net::signal;
-use signal_hook::flag;
 
 /// Whether the user asked for the end. All copies share the answer.
 #[derive(Clone, Debug, Default)]
@@ -22,9 +21,7 @@ impl Stop {
     /// From the system, when signals are refused.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::default();
-        for &signal in signal::ends() {
-            flag::register(signal, Arc::clone(&stop.asked))?;
-        }
+        signal::flag_ends(&stop.asked)?;
         Ok(stop)
     }
 

@@ -172,7 +172,8 @@ fn classes(results: &[LoadResult], whole: Option<Seconds>) -> Result<Vec<ClassRe
     results[0].classes.iter().enumerate().map(of).collect()
 }
 
-fn sources(one: &LoadResult) -> Vec<GeneratorResult> {
+/// The generators of a result: of one that was merged those that it was made of.
+pub fn sources(one: &LoadResult) -> Vec<GeneratorResult> {
     if !one.merged_from.is_empty() {
         return one.merged_from.clone();
     }

@@ -300,7 +300,8 @@ impl Conductor {
         let clock = Clock::start();
         let run = RunMetadata { epoch_unix: clock.wall_epoch() };
         let rows = self.rows.as_ref().filter(|_| phase == Phase::Run);
-        let begin = |plan| RowWriter::begin(plan, (run, true), move || clock.now());
+        let (now, epoch) = (move || clock.now(), move || clock.wall_epoch_now());
+        let begin = |plan| RowWriter::begin(plan, (run, true), now, epoch);
         let rows = rows.map(begin).transpose().map_err(LoadError::Rows)?;
         let (send, receive) = mpsc::channel();
         let threads = engines.len();

@@ -39,7 +39,7 @@ pub mod timer;
 pub mod tls;
 pub mod trust;
 
-pub use clock::Clock;
+pub use clock::{Clock, WallWatch};
 pub use conn::Conn;
 pub use mio;
 pub use moved::Moved;

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use mio::net::{TcpListener, UnixListener};
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::Listener;
 use crate::stream::SocketFile;
@@ -115,6 +116,14 @@ fn is_left(path: &Path) -> io::Result<bool> {
 }
 
 fn listen_at_file(path: &Path, options: Options) -> Result<Listener, Mistake> {
+    let listener = bind_at_file(path, options)?;
+    start_listening(&SockRef::from(&listener), options).map_err(|error| error.to_string())?;
+    Ok(listener)
+}
+
+/// A socket with its file and the file's permissions, to which nothing can connect yet: what the
+/// process's mask leaves may be more than they allow.
+fn bind_at_file(path: &Path, options: Options) -> Result<Listener, Mistake> {
     if let Ok(there) = fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {
             return Err(Mistake::new("there is a file that is no socket", "choose another path"));
@@ -129,7 +138,9 @@ fn listen_at_file(path: &Path, options: Options) -> Result<Listener, Mistake> {
     let bound = SockAddr::unix(path).and_then(|address| bind(Domain::UNIX, &address, options));
     let socket = bound.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Mistake::new("its directory does not exist", "make it first"),
-        io::ErrorKind::PermissionDenied => Mistake::plain("its directory cannot be written to"),
+        io::ErrorKind::PermissionDenied => {
+            Mistake::new("its directory cannot be written to", "choose another path")
+        }
         _ => Mistake::plain(error.to_string()),
     })?;
     let file = Some(SocketFile::at(path));
@@ -141,16 +152,35 @@ fn listen_at_file(path: &Path, options: Options) -> Result<Listener, Mistake> {
 }
 
 fn listen_at_port(address: &Address, options: Options) -> Result<TcpListener, Mistake> {
-    let found = crate::resolve(address)?;
-    let mut last = None;
-    for candidate in found {
+    let found = listening_addresses(address)?;
+    let socket = listen_at_first(&found, options).map_err(|error| refused(address, &error))?;
+    Ok(TcpListener::from_std(socket.into()))
+}
+
+/// The addresses of a name to listen at.
+pub(crate) fn listening_addresses(address: &Address) -> Result<Vec<SocketAddr>, Mistake> {
+    crate::resolve(address).map_err(|why| {
+        let example = format!("127.0.0.1:{}", address.port);
+        Mistake { hint: address.listening_hint(&example), ..why }
+    })
+}
+
+/// Listens at the first of these addresses of one name that this machine has, unless the port is
+/// taken at any of them: clients that use the name would reach one process or the other, as each of
+/// them tries the addresses.
+pub(crate) fn listen_at_first(found: &[SocketAddr], options: Options) -> io::Result<Socket> {
+    let mut first: io::Result<Socket> = Err(io::ErrorKind::AddrNotAvailable.into());
+    for &candidate in found {
         match bind(Domain::for_address(candidate), &candidate.into(), options) {
-            Ok(listener) => return Ok(TcpListener::from_std(listener.into())),
-            Err(error) => last = Some(error),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+            bound if first.is_err() => first = bound,
+            _ => {}
         }
     }
-    let error = last.expect("a resolved name has an address");
-    Err(refused(address, &error))
+    let first = first?;
+    // Not before: clients would connect to one that is given up where another is taken.
+    start_listening(&first, options)?;
+    Ok(first)
 }
 
 /// Why an address cannot be listened on, and what to do about it.
@@ -176,8 +206,11 @@ fn bind(domain: Domain, address: &SockAddr, options: Options) -> io::Result<Sock
     }
     socket.set_nonblocking(true)?;
     socket.bind(address)?;
-    socket.listen(options.backlog.try_into().unwrap_or(i32::MAX))?;
     Ok(socket)
+}
+
+fn start_listening(socket: &Socket, options: Options) -> io::Result<()> {
+    socket.listen(options.backlog.try_into().unwrap_or(i32::MAX))
 }
 
 #[cfg(test)]
@@ -198,6 +231,21 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_name_is_taken_where_another_process_has_the_port_at_any_of_its_addresses() {
+        let other = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+        let (taken, options) = (other.local_addr().unwrap(), Options::default());
+        let [free, foreign] = ["127.0.0.1:0", "192.0.2.1:0"].map(|text| text.parse::<SocketAddr>().unwrap());
+        for found in [[taken, free], [free, taken]] {
+            let error = listen_at_first(&found, options).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{found:?}");
+        }
+        drop(other);
+        // An address of another machine leads on to the next.
+        let socket = listen_at_first(&[foreign, taken, free], options).unwrap();
+        assert_eq!(socket.local_addr().unwrap().as_socket(), Some(taken));
+    }
+
     fn file() -> (Address, std::path::PathBuf) {
         let (process, thread) = (std::process::id(), std::thread::current().id());
         let path = std::env::temp_dir().join(format!("krarup-listen-{process}-{thread:?}.sock"));
@@ -213,6 +261,17 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let error = listen_with(&address, options).unwrap_err();
         assert!(error.to_string().contains("another process listens there"), "{error}");
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_unix_socket_has_its_mode_before_a_client_can_connect() {
+        let (_, path) = file();
+        let options = Options { mode: Some(0o600), ..Options::default() };
+        let listener = bind_at_file(&path, options).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(is_left(&path).unwrap(), "a client could connect");
         drop(listener);
         assert!(!path.exists());
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use krarup_units::{Address, Mistake};
 
-/// Every socket address that `address` stands for. Asks the system's resolver and blocks until it
-/// has answered.
+/// Every socket address that `address` stands for, each once. Asks the system's resolver and blocks
+/// until it has answered.
 ///
 /// # Errors
 /// Names the host, or the file: a unix socket has no such address.
@@ -17,7 +17,7 @@ pub fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Mistake> {
     }
     match (address.host.as_str(), address.port).to_socket_addrs() {
         Ok(found) => {
-            let found: Vec<_> = found.collect();
+            let found = each_once(found);
             if found.is_empty() {
                 Err(Mistake::plain(format!("`{}` has no address", address.host)))
             } else {
@@ -28,6 +28,17 @@ pub fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Mistake> {
             Err(Mistake::plain(format!("`{}` cannot be resolved: {}", address.host, unresolved(&error))))
         }
     }
+}
+
+/// The same in their order: a file of hosts may have one of them twice.
+fn each_once(found: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+    let mut once = Vec::new();
+    for address in found {
+        if !once.contains(&address) {
+            once.push(address);
+        }
+    }
+    once
 }
 
 /// Connects to the first of these addresses that answers, waiting `limit` at most for each. One
@@ -64,6 +75,12 @@ mod tests {
     fn loopback_resolves() {
         let found = resolve(&"127.0.0.1:80".parse().unwrap()).unwrap();
         assert_eq!(found, ["127.0.0.1:80".parse().unwrap()]);
+    }
+
+    #[test]
+    fn an_address_that_stands_there_twice_is_one() {
+        let [a, b] = ["127.0.0.1:80", "[::1]:80"].map(|text| text.parse::<SocketAddr>().unwrap());
+        assert_eq!(each_once([b, a, a, b].into_iter()), [b, a]);
     }
 
     #[test]

@@ -14,6 +14,20 @@ use signal_hook::low_level::{emulate_default_handler, pipe, raise};
 /// Whether SIGHUP came, where it is kept.
 static KEPT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
+/// Whether SIGINT and SIGTERM end the first process of a container: nothing in it handles them yet.
+static UNHANDLED: AtomicBool = AtomicBool::new(true);
+
+/// For the first process of a container, to which the kernel gives no signal that it does not
+/// handle: from now on SIGINT and SIGTERM end it, with 128 and their number as its exit code, until
+/// they are registered here otherwise.
+///
+/// # Errors
+/// From the system, when signals are refused.
+pub fn end_first_process() -> io::Result<()> {
+    let end = |signal| flag::register_conditional_shutdown(signal, 128 + signal, &UNHANDLED).map(drop);
+    [SIGINT, SIGTERM].into_iter().try_for_each(end)
+}
+
 /// From now on SIGHUP no longer kills the process: the next [`Signals`] hear of one that comes
 /// before they are registered.
 ///
@@ -48,6 +62,7 @@ impl Signals {
             stop: readable(registry, stop, &[SIGINT, SIGTERM])?,
             reload: readable(registry, reload, &[SIGHUP])?,
         };
+        UNHANDLED.store(false, Ordering::SeqCst);
         if KEPT.get().is_some_and(|kept| kept.load(Ordering::SeqCst)) {
             raise(SIGHUP)?;
         }
@@ -67,9 +82,21 @@ impl Signals {
 
 /// The signals that end a work in order: SIGINT, SIGTERM and SIGHUP, but no SIGHUP that is ignored.
 /// nohup has no other means than that to let a work outlive its terminal.
-pub fn ends() -> &'static [i32] {
+fn ends() -> &'static [i32] {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     if ignores(&status, SIGHUP) { &[SIGINT, SIGTERM] } else { &[SIGINT, SIGTERM, SIGHUP] }
+}
+
+/// From now on those signals no longer kill the process but set `asked`.
+///
+/// # Errors
+/// From the system, when signals are refused.
+pub fn flag_ends(asked: &Arc<AtomicBool>) -> io::Result<()> {
+    for &signal in ends() {
+        flag::register(signal, Arc::clone(asked))?;
+    }
+    UNHANDLED.store(false, Ordering::SeqCst);
+    Ok(())
 }
 
 /// Whether a process ignores a signal, by what the kernel says of it.
@@ -92,12 +119,15 @@ impl SignalStream {
         readable(registry, token, &[SIGUSR1]).map(Self)
     }
 
-    /// From now on those of [`ends`] no longer kill the process but make `token` readable.
+    /// From now on the signals that end a work in order no longer kill the process but make `token`
+    /// readable.
     ///
     /// # Errors
     /// From the system, when signals or sockets are refused.
     pub fn ending(registry: &Registry, token: Token) -> io::Result<Self> {
-        readable(registry, token, ends()).map(Self)
+        let stream = readable(registry, token, ends()).map(Self)?;
+        UNHANDLED.store(false, Ordering::SeqCst);
+        Ok(stream)
     }
 
     /// How many came since the last call.

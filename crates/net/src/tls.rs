@@ -6,7 +6,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use krarup_units::Mistake;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
@@ -42,6 +42,8 @@ struct Greeting {
     /// The authorities of clients.
     clients: Option<PathBuf>,
     config: RwLock<Arc<ServerConfig>>,
+    /// Reloads go one after the other: the files that were read last are those that are shown.
+    reloading: Mutex<()>,
 }
 
 /// Greets those we connect to.
@@ -57,7 +59,7 @@ impl Acceptor {
     pub fn new(identity: &TlsIdentity, clients: Option<&Path>) -> Result<Self, Mistake> {
         let config = RwLock::new(server_config(identity, clients)?);
         let (identity, clients) = (identity.clone(), clients.map(Path::to_owned));
-        Ok(Self(Arc::new(Greeting { identity, clients, config })))
+        Ok(Self(Arc::new(Greeting { identity, clients, config, reloading: Mutex::default() })))
     }
 
     /// Reads its files again: who connects from now on is shown what they hold; sessions go on as
@@ -66,6 +68,7 @@ impl Acceptor {
     /// # Errors
     /// Names the file and what is wrong with it; what was read before goes on.
     pub fn reload(&self) -> Result<Option<String>, Mistake> {
+        let _alone = self.0.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let config = server_config(&self.0.identity, self.0.clients.as_deref())?;
         *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(outdated(&self.0.identity.certificate))
@@ -330,9 +333,12 @@ impl TlsSession {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
     use std::net::{TcpListener, TcpStream};
+    use std::thread;
 
     use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
     use rustix::net::{SendFlags, send};
 
     use super::*;
@@ -396,6 +402,30 @@ mod tests {
             heard += count;
         }
         assert_eq!(heard, SAID);
+    }
+
+    /// Files that are renewed between the read of one reload and its end are read by the next.
+    #[test]
+    fn a_reload_is_alone_from_the_first_byte_that_it_reads() {
+        let certificate = std::env::temp_dir().join(format!("krarup-tls-{}.pem", std::process::id()));
+        fs::copy(file("proxy.pem"), &certificate).unwrap();
+        let identity = TlsIdentity { certificate: certificate.clone(), key: file("proxy.key") };
+        let acceptor = Acceptor::new(&identity, None).unwrap();
+        fs::remove_file(&certificate).unwrap();
+        mknodat(CWD, &certificate, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        thread::scope(|scope| {
+            let first = scope.spawn(|| acceptor.reload());
+            // Opens once the other end is read.
+            let mut pipe = File::options().write(true).open(&certificate).unwrap();
+            assert!(acceptor.0.reloading.try_lock().is_err());
+            fs::remove_file(&certificate).unwrap();
+            fs::copy(file("proxy.pem"), &certificate).unwrap();
+            pipe.write_all(&fs::read(&certificate).unwrap()).unwrap();
+            drop(pipe);
+            assert_eq!(first.join().unwrap().unwrap(), None);
+        });
+        assert!(acceptor.0.reloading.try_lock().is_ok());
+        fs::remove_file(&certificate).unwrap();
     }
 
     #[test]

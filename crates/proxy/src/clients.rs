@@ -82,8 +82,6 @@ struct Client {
 /// A value that is not taken.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    /// After the read that brought the command line.
-    pub(crate) received: Stamp,
     /// Why.
     pub(crate) reply: &'static [u8],
     /// The key whose old value must go, for a `set` with a value over the limit, and whether it is

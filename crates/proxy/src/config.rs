@@ -48,7 +48,7 @@ settings! {
                 servers = [\"127.0.0.1:11214\", { address = \"127.0.0.1:11215\", weight = 2, name = \"large\" }]\n\
                 distribution = \"ketama\"";
         /// The pool of clients that connect to `listen`. Unless it is given: the one whose servers
-        /// are named above, or else the first.
+        /// are named above, or else the first by name.
         default_pool: Option<String> = None, Optional(TEXT), example = "\"main\"";
         /// Keys that begin with a prefix belong to its pool, whichever client asks; the longest
         /// prefix decides. With `strip` servers see the key without the prefix, with `add` behind
@@ -114,7 +114,8 @@ settings! {
         hold: Nanos = Nanos::from_micros(200), Duration::up_to(Nanos::from_millis(10));
         /// How many event loops there are, each a thread with clients and server connections of its
         /// own; more than one helps where one uses a whole processor. They share the queue and the
-        /// workers; of a pool's `rate` and `concurrency`, and of `memory`, each has an even share.
+        /// workers; of a pool's `rate` and `concurrency`, and of `memory` and
+        /// `max_unauthenticated`, each has an even share.
         threads: usize = 1, Count::between(1, 64), restart = true, flag = Some(Flag::new("threads", "COUNT"));
         /// How many connections each loop has to each server. Clients use them in turn, each the
         /// same one all the time.
@@ -144,7 +145,8 @@ settings! {
         /// and processors they use, at most once in ten seconds.
         server_stats: bool = false, Switch;
         /// A file that proxies before the same servers share: while one of them has a redline under
-        /// way, no other begins one. It says which server was pushed when, for a day.
+        /// way, no other begins one. It says which server was pushed when, for a day. Write its
+        /// whole path: another one begins where the proxy is started.
         redline_lock: Option<PathBuf> = None, Optional(FILE), example = "\"/var/lib/krarup-proxy/redline\"";
     }
     // The top level holds the keys of one pool beside those of the proxy.
@@ -215,7 +217,21 @@ impl Config {
 
     /// What can be used as it is set, and will hardly do any good.
     pub fn warnings(&self) -> Vec<String> {
-        self.keys_mixed_in_a_gutter().into_iter().chain(self.addresses_without_certificates()).collect()
+        let pools = self.all_pools().into_iter();
+        let without_effect = pools.flat_map(|(name, pool)| pool.without_effect(name));
+        let found = self.default_by_name().into_iter().chain(without_effect);
+        found.chain(self.keys_mixed_in_a_gutter()).chain(self.addresses_without_certificates()).collect()
+    }
+
+    /// The pool that clients use for its name alone: one that is added may take its place.
+    fn default_by_name(&self) -> Option<String> {
+        let is_said = self.default_pool.is_some() || !self.main.servers.is_empty();
+        let (first, _) = self.pools.first_key_value().filter(|_| !is_said && self.pools.len() > 1)?;
+        Some(format!(
+            "clients on {} use the pool {first}, the first by name; set `default_pool`, or a pool that is added \
+             may take its place",
+            self.listen
+        ))
     }
 
     /// Two pools whose keys cannot be told apart in a pool that stands in for both, or for one of
@@ -395,8 +411,10 @@ impl Config {
         let own: Vec<&Address> =
             listeners.iter().map(|(address, _)| address).chain(self.admin.as_ref()).collect();
         for (place, &address) in own.iter().enumerate() {
-            if servers.contains(address) {
-                return Err(format!("`servers` names {address}, where the proxy itself listens").into());
+            let is_own =
+                |server: &&Address| *server == address || server.is_local() && covers(address, server);
+            if let Some(server) = servers.iter().find(is_own) {
+                return Err(format!("`servers` names {server}, where the proxy itself listens").into());
             }
             let is_admin = place == listeners.len();
             let shares = self.edge.reuse_port && !is_admin;
@@ -560,7 +578,8 @@ impl Config {
 
 /// Whether `all` stands for all addresses of this machine, and has the port of `one` of them.
 fn covers(all: &Address, one: &Address) -> bool {
-    let is_ipv4 = one.host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let is_ipv4 =
+        one.host == "localhost" || one.host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let is_of_kind = match &*all.host {
         "0.0.0.0" => is_ipv4,
         // Of both kinds, unless the system says otherwise.
@@ -671,11 +690,66 @@ mod tests {
         assert!(main.fall_back_on_error && main.fall_back_on_miss && main.placement.is_some());
         assert_eq!(config.listeners().unwrap()[1], ("127.0.0.1:9".parse().unwrap(), 1));
         assert_eq!(topology.routes[0].pool, 1);
-        // Only pools with names: the first is all's unless another is said to be.
-        let text = "[pools.a]\nservers = [\"h:1\"]\n[pools.b]\nservers = [\"h:2\"]\n";
-        assert_eq!(Config::parse(text, "").unwrap().listeners().unwrap()[0].1, 0);
-        let text = format!("default_pool = \"b\"\n{text}");
-        assert_eq!(Config::parse(&text, "").unwrap().listeners().unwrap()[0].1, 1);
+        // Only pools with names: the first of these is all's unless another is said to be.
+        let text = "[pools.b]\nservers = [\"h:2\"]\n[pools.a]\nservers = [\"h:1\"]\n";
+        let default = |text: &str| {
+            let config = Config::parse(text, "").unwrap();
+            config.all_pools()[config.listeners().unwrap()[0].1].0.to_owned()
+        };
+        assert_eq!(default(text), "a");
+        assert_eq!(default(&format!("default_pool = \"b\"\n{text}")), "b");
+    }
+
+    #[test]
+    fn a_pool_that_clients_use_for_its_name_alone_is_warned_of() {
+        let warnings = |text: &str| Config::parse(text, "").unwrap().warnings();
+        let pool = |name: &str| format!("[pools.{name}]\nservers = [\"h:1\"]\n");
+        let both = pool("users") + &pool("archive");
+        let expected = "clients on 127.0.0.1:11211 use the pool archive, the first by name; \
+                        set `default_pool`, or a pool that is added may take its place";
+        assert_eq!(warnings(&both), [expected]);
+        let said =
+            ["default_pool = \"users\"\n", "servers = [\"h:2\"]\n"].map(|line| line.to_owned() + &both);
+        for text in said.into_iter().chain([pool("users")]) {
+            assert!(warnings(&text).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_that_do_nothing_are_warned_of() {
+        let warnings = |text: &str| {
+            let text = format!("servers = [\"h:1\", \"h:2\", \"h:3\"]\n{text}");
+            let config = Config::parse(&text, "").unwrap();
+            assert_eq!(config.check(), Ok(()), "{text}");
+            config.warnings()
+        };
+        let placed = |more: &str| format!("distribution = \"ketama\"\n{more}");
+        for (text, said) in [
+            ("replicas = 2".to_owned(), "`replicas` places keys"),
+            ("replicas = 9".to_owned(), "`replicas` places keys"),
+            ("hash_tag = \"abc\"".to_owned(), "`hash_tag` places keys"),
+            (placed("fall_back = [\"error\", \"miss\"]"), "`fall_back` needs copies"),
+            (placed("refill_ttl = \"60s\""), "`refill_ttl` needs copies"),
+            (placed("hedge_after = 0.9"), "`hedge_after` needs copies"),
+            (placed("eject_slower = 3.0"), "`eject_slower` needs copies"),
+            ("fall_back = [\"error\"]\nrefill_ttl = \"60s\"".to_owned(), "`refill_ttl` stores what"),
+        ] {
+            let found = warnings(&text);
+            assert!(found.len() == 1 && found[0].starts_with(&format!("pool main: {said}")), "{found:?}");
+        }
+        for text in [
+            "replicas = 1\nhash = \"xxh3\"".to_owned(),
+            "replicas = \"all\"\nhedge_after = 0.9\neject_slower = 3.0".to_owned(),
+            placed("replicas = 2\nhash_tag = \"{}\"\nfall_back = [\"miss\"]\nrefill_ttl = \"60s\""),
+            // The server that takes over is asked.
+            placed("when_down = \"next\"\nfall_back = [\"error\"]"),
+        ] {
+            assert!(warnings(&text).is_empty(), "{text}");
+        }
+        // A name may stand for several.
+        let many = "servers = [{ address = \"h:1\", every_address = true }]\nhedge_after = 0.9\n";
+        assert!(Config::parse(many, "").unwrap().warnings().is_empty());
+        assert_eq!(Config::parse(&(many.to_owned() + &placed("")), "").unwrap().warnings().len(), 1);
     }
 
     #[test]
@@ -696,7 +770,7 @@ mod tests {
     fn pools_whose_keys_mix_in_a_gutter_are_warned_of() {
         let warning = |a: &str, b: &str, more: &str| {
             let text = format!(
-                "[pools.a]\nservers = [\"h:1\"]\ngutter = \"spare\"\n{a}\n\
+                "default_pool = \"a\"\n[pools.a]\nservers = [\"h:1\"]\ngutter = \"spare\"\n{a}\n\
                  [pools.b]\nservers = [\"h:2\"]\ngutter = \"spare\"\n{b}\n\
                  [pools.spare]\nservers = [\"h:3\"]\n{more}"
             );
@@ -830,6 +904,7 @@ mod tests {
             Config::parse(&text, "f.toml").unwrap().check()
         };
         let pool = "[pools.a]\nservers = [\"h:2\"]\nlisten =";
+        let behind = "[pools.a]\nservers =";
         for (text, part) in [
             (
                 "listen = \"127.0.0.1:9\"\nadmin = \"127.0.0.1:9\"".to_owned(),
@@ -837,6 +912,10 @@ mod tests {
             ),
             ("listen = \"0.0.0.0:9\"\nadmin = \"127.0.0.1:9\"\nedge.reuse_port = true".into(), "`admin` is"),
             ("admin = \"h:1\"".into(), "itself listens"),
+            (format!("listen = \"0.0.0.0:9\"\n{behind} [\"127.0.0.1:9\"]"), "names 127.0.0.1:9, where"),
+            (format!("listen = \"0.0.0.0:9\"\n{behind} [\"localhost:9\"]"), "names localhost:9, where"),
+            (format!("listen = \"[::]:9\"\n{behind} [\"127.0.0.1:9\"]"), "names 127.0.0.1:9, where"),
+            (format!("listen = \"[::]:9\"\n{behind} [\"[::1]:9\"]"), "names [::1]:9, where"),
             (format!("listen = \"0.0.0.0:9\"\n{pool} \"127.0.0.1:9\""), "127.0.0.1:9 are one port"),
             (format!("listen = \"[::1]:9\"\n{pool} \"[::]:9\""), "are one port"),
             (format!("listen = \"[::]:9\"\n{pool} \"0.0.0.0:9\""), "are one port"),
@@ -850,6 +929,7 @@ mod tests {
             format!("listen = \"0.0.0.0:9\"\nedge.reuse_port = true\n{pool} \"127.0.0.1:9\""),
             format!("listen = \"0.0.0.0:9\"\nadmin = \"127.0.0.1:8\"\n{pool} \"[::1]:9\""),
             format!("listen = \"0.0.0.0:0\"\nadmin = \"127.0.0.1:0\"\n{pool} \"127.0.0.1:0\""),
+            format!("listen = \"0.0.0.0:9\"\n{behind} [\"10.0.0.5:9\", \"[::1]:9\", \"unix:/a\"]"),
         ] {
             assert_eq!(check(&text), Ok(()), "{text}");
         }

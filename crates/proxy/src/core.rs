@@ -174,6 +174,12 @@ impl Core {
         self.books.hot_keys(now)
     }
 
+    /// The time of day at the clock's zero is this by what the wall shows now, in seconds since
+    /// 1970. By it expiry times are judged, which clients write in the time of day.
+    pub fn set_unix(&mut self, unix: u64) {
+        self.routing.set_unix(unix);
+    }
+
     /// No more rows will come: the writer that takes them can finish.
     pub fn end_rows(&mut self) {
         self.books.end_rows();
@@ -193,7 +199,7 @@ impl Core {
                 let (gone, refused) = self.clients.discard(id, rest.len());
                 used += gone;
                 let Some(refused) = refused else { break };
-                self.refuse_large(id, *refused, now);
+                self.refuse_large(id, *refused, received, now);
                 continue;
             }
             if rest.is_empty() || !self.listens_to(id) {
@@ -207,7 +213,7 @@ impl Core {
             turn -= 1;
             match request::parse(rest, &limits) {
                 Parsed::Complete { message, used: length } => {
-                    if self.expects_too_much(id, &message) {
+                    if self.expects_too_much(id, &message) || self.flushes_too_early(id, &message) {
                         self.books.count(|events| &mut events.held_back);
                         self.clients.hold_back(id);
                         break;
@@ -270,13 +276,13 @@ impl Core {
             Refusal::TooLarge { command, key, base64, used, discard, noreply } => {
                 let key = (command == Storage::Set).then(|| (key.to_vec(), base64));
                 let bytes_in = used as u64 + discard;
-                let refused = Refused { received, reply: TOO_LARGE, key, noreply, bytes_in };
+                let refused = Refused { reply: TOO_LARGE, key, noreply, bytes_in };
                 self.clients.refuse(id, discard, refused);
                 used
             }
             Refusal::Discard { reply, used, discard } => {
                 let bytes_in = used as u64 + discard;
-                let refused = Refused { received, reply, key: None, noreply: false, bytes_in };
+                let refused = Refused { reply, key: None, noreply: false, bytes_in };
                 self.clients.refuse(id, discard, refused);
                 used
             }
@@ -324,6 +330,12 @@ impl Core {
         self.clients.has_outstanding(id)
             && self.requests.expected() + self.clients.typical_reply(id) > self.settings.replies
             && route::retrieves(request)
+    }
+
+    /// Whether all values are to go while what the client asked before is still to be sent: the
+    /// copy behind a write would bring back what has gone.
+    fn flushes_too_early(&self, id: ClientId, request: &Request<'_>) -> bool {
+        matches!(request, Request::FlushAll { .. }) && self.clients.has_unsent(id, &self.requests)
     }
 
     // ---- requests -------------------------------------------------------------------------------
@@ -415,9 +427,10 @@ impl Core {
         self.complete(number, arrival.now);
     }
 
-    /// A value over the limit has gone by. As memcached does, `set` also removes the old value.
-    fn refuse_large(&mut self, id: ClientId, refused: Refused, now: Stamp) {
-        let Refused { received, reply, key, noreply, bytes_in } = refused;
+    /// A value over the limit has gone by, its last byte with what was `received`. As memcached
+    /// does, `set` also removes the old value.
+    fn refuse_large(&mut self, id: ClientId, refused: Refused, received: Stamp, now: Stamp) {
+        let Refused { reply, key, noreply, bytes_in } = refused;
         let arrival = Arrival { bytes: bytes_in as usize, received, now };
         let Some((key, base64)) = key else {
             return self.answer_here(id, reply, class_of(reply), noreply, arrival);

@@ -25,19 +25,20 @@ settings! {
             flag = Some(Flag::new("allow", "COMMAND").many());
         /// A file of `user:password` lines. Who connects must first say, as to memcached itself,
         /// `set any 0 0 N` and `user password`: one of them. A wrong password is answered after a
-        /// second, the third is the last.
+        /// second, the third is the last. Write the whole path of this file and of those below:
+        /// others begin where the proxy is started, which is / under systemd.
         users: Option<PathBuf> = None, Optional(FILE), example = "\"/etc/krarup/users\"";
         /// A file with the one such line that is said to servers.
         server_login: Option<PathBuf> = None, Optional(FILE), example = "\"/etc/krarup/login\"";
         /// TLS with clients: the proxy's certificate and key, and the authorities of which clients
         /// must show a certificate (none: they need not show any). All files are PEM.
         tls: Option<ClientTls> = None, Optional(Inline),
-            example = "{ certificate = \"proxy.pem\", key = \"proxy.key\", client_authorities = \"clients.pem\" }";
+            example = "{ certificate = \"/etc/krarup/proxy.pem\", key = \"/etc/krarup/proxy.key\", client_authorities = \"/etc/krarup/clients.pem\" }";
         /// TLS with servers: their authorities, the name in their certificates (none: the host as
         /// configured; with every_address each address), and the certificate and key for those that
         /// ask. All files are PEM.
         server_tls: Option<ServerTls> = None, Optional(Inline),
-            example = "{ authorities = \"servers.pem\", name = \"cache.internal\", certificate = \"proxy.pem\", key = \"proxy.key\" }";
+            example = "{ authorities = \"/etc/krarup/servers.pem\", name = \"cache.internal\", certificate = \"/etc/krarup/proxy.pem\", key = \"/etc/krarup/proxy.key\" }";
         /// The permissions of a unix socket that is listened on (listen = "unix:/run/krarup.sock").
         socket_mode: Option<u32> = None, Optional(MODE), example = "\"0660\"",
             flag = Some(Flag::new("socket-mode", "MODE"));

@@ -195,8 +195,8 @@ pub(crate) struct Exchange {
     /// Whether the first holder decides, and the others follow.
     pub(crate) decides: bool,
     pub(crate) copies: Copies,
-    /// Whether others may wait for it, or it is a write that parts the gets before it from those
-    /// behind it.
+    /// Whether others may wait for it, or it is a write, or a read that touches, which parts the
+    /// gets before it from those behind it.
     pub(crate) leads: bool,
     /// How long its reply was expected to be, until it is known.
     pub(crate) expected: u32,

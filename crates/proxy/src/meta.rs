@@ -23,7 +23,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use krarup_memcache::request::LONGEST_NAME;
 use krarup_memcache::write::{self, FlagRewrite};
-use krarup_memcache::{Meta, MetaCommand, ReplyClass, Request, Response, Storage};
+use krarup_memcache::{Expect, Meta, MetaCommand, ReplyClass, Request, Response, Storage};
 
 use crate::placement::KeyHash;
 use crate::pool::Lifetimes;
@@ -104,14 +104,30 @@ pub(crate) fn fits_encoded(length: usize) -> bool {
     (1..=LONGEST_NAME).contains(&length)
 }
 
-/// The key as a request writes it to a server that knows the item by `name`.
+/// The key as a request writes it to a server that knows the item by `name`. One that is no base64,
+/// though it should be, stays as it is: a route must not make the key of another item of it.
 pub(crate) fn wire<'a>(meta: &'a Meta<'_>, name: &'a [u8]) -> Cow<'a, [u8]> {
-    let mut buffer = [0; LONGEST_NAME];
-    match meta.base64 {
-        true if meta.name(&mut buffer) == name => Cow::Borrowed(meta.key),
-        true => Cow::Owned(encoded(name)),
-        false => Cow::Borrowed(name),
+    if !meta.base64 {
+        return Cow::Borrowed(name);
     }
+    let mut buffer = [0; LONGEST_NAME];
+    let asked = meta.name(&mut buffer);
+    let stays = asked == name || asked == meta.key;
+    if stays { Cow::Borrowed(meta.key) } else { Cow::Owned(encoded(name)) }
+}
+
+/// Whether a key would be taken apart where it stands by its bytes in a line of an answer.
+fn breaks_lines(name: &[u8]) -> bool {
+    name.iter().any(|byte| b" \n".contains(byte))
+}
+
+/// Whether servers are not asked for the key although the client is told it. A server tells that of
+/// an item by its bytes unless a set with `b` has stored it: not where `mg` itself has made it.
+pub(crate) fn withholds_key(meta: &Meta<'_>) -> bool {
+    meta.base64
+        && meta.command == MetaCommand::Get
+        && meta.has_any(b"k")
+        && breaks_lines(meta.name(&mut [0; LONGEST_NAME]))
 }
 
 /// Writes the request for one of its holders, with the name by which that one knows the key and the
@@ -139,7 +155,8 @@ pub(crate) fn write_line(
     let stores = meta.command == MetaCommand::Set && !meta.has_any(b"T");
     let capped = lifetimes.of(0);
     let more = (stores && capped != 0).then_some((b'T', capped));
-    if role == MetaRole::Answers && lifetimes.cap.is_none() && key == meta.key {
+    let withholds = withholds_key(meta);
+    if role == MetaRole::Answers && lifetimes.cap.is_none() && key == meta.key && !withholds {
         return match meta.verbatim {
             // All but the value and its line end.
             Some(bytes) if meta.command == MetaCommand::Set => {
@@ -152,6 +169,7 @@ pub(crate) fn write_line(
     let adds_to = matches!(meta.storage(), Storage::Append | Storage::Prepend);
     write::meta_line(out, meta, key, more, |letter, token| match (role, letter) {
         (MetaRole::Other, _) if !b"bNRTEu".contains(&letter) => FlagRewrite::LeaveOut,
+        (_, b'k') if withholds => FlagRewrite::LeaveOut,
         (MetaRole::Follows, b'C') => FlagRewrite::LeaveOut,
         // Whether it may be stored has been decided.
         (MetaRole::Follows, b'M') if meta.command == MetaCommand::Set && !adds_to => FlagRewrite::LeaveOut,
@@ -215,16 +233,24 @@ pub(crate) fn without_flags(reply: &Response<'_>) -> Vec<u8> {
     )
 }
 
-/// The answer with the key `name` in the place of the one that the server knows, whose hash is
-/// `asked`: plain or in base64, as the server tells it.
-pub(crate) fn with_key(reply: &Response<'_>, name: &[u8], asked: u64) -> Vec<u8> {
+/// The answer that was expected so, with the key `name` in the place of the one that the server
+/// knows, whose hash is `asked`: plain or in base64, as the server tells it. In base64 where the
+/// server was [not asked](withholds_key) for it.
+pub(crate) fn with_key(reply: &Response<'_>, expect: Expect, name: &[u8], asked: u64) -> Vec<u8> {
     let shown = |key: &[u8]| if KeyHash::Xxh3.number(key) == asked { name.to_vec() } else { encoded(name) };
     let flags_from = if reply.class == ReplyClass::MetaValue { 2 } else { 1 };
+    let lacks_key = matches!(expect, Expect::Meta { command: MetaCommand::Get, .. })
+        && breaks_lines(name)
+        && !reply.class.is_error()
+        && reply.meta_flags().all(|(letter, _)| letter != b'k');
     with_words(reply, |place, word| {
         Some(match (reply.class, word) {
             (ReplyClass::MetaDebug, key) if place == 1 => shown(key).into(),
             (class, [b'k', key @ ..]) if place >= flags_from && !class.is_error() => {
                 [b"k", &shown(key)[..]].concat().into()
+            }
+            _ if lacks_key && place + 1 == flags_from => {
+                [word, b" k", &encoded(name)[..], b" b"].concat().into()
             }
             _ => word.into(),
         })
@@ -292,6 +318,18 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_rewritten_in_base64_and_stays_where_it_is_none() {
+        for (asked, sent) in [
+            ("md user:7\r\n", "7"),
+            ("md dXNlcjo3 b\r\n", "Nw=="),
+            // A client forgot to encode it.
+            ("md user:7 b\r\n", "user:7"),
+        ] {
+            assert_eq!(with(asked, |meta| wire(meta, b"7").into_owned()), sent.as_bytes(), "{asked:?}");
+        }
+    }
+
+    #[test]
     fn each_holder_is_asked_what_its_role_needs() {
         let free = Lifetimes { cap: None, unix: 0 };
         let capped = Lifetimes { cap: Some(60), unix: 0 };
@@ -299,6 +337,11 @@ mod tests {
             ("mg k v c T30 O7 q\r\n", MetaRole::Answers, free, "mg k v c T30 O7\r\n"),
             ("mg k v c T30 O7 q\r\n", MetaRole::Other, free, "mg k T30\r\n"),
             ("mg aw== b v N30 R5\r\n", MetaRole::Other, free, "mg aw== b N30 R5\r\n"),
+            ("mg aw== b k v\r\n", MetaRole::Answers, free, "mg aw== b k v\r\n"),
+            // A blank, and a line feed.
+            ("mg YSBj b k v\r\n", MetaRole::Answers, free, "mg YSBj b v\r\n"),
+            ("mg YQpj b N900 k\r\n", MetaRole::Answers, capped, "mg YQpj b N60\r\n"),
+            ("ma YSBj b k\r\n", MetaRole::Answers, free, "ma YSBj b k\r\n"),
             ("ms k 1 C7 c O7 T9\r\nx\r\n", MetaRole::Follows, free, "ms k 1 c O7 T9\r\nx\r\n"),
             ("ms k 1 MR C7\r\nx\r\n", MetaRole::Follows, free, "ms k 1\r\nx\r\n"),
             ("ms k 1 ME c\r\nx\r\n", MetaRole::Follows, free, "ms k 1 c\r\nx\r\n"),

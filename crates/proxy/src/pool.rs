@@ -141,7 +141,7 @@ pub struct PoolCounts {
     /// Copies of requests, or of parts of them, sent to servers of the shadow pool.
     pub shadowed: u64,
     /// Copies, refills or shadows that were not sent because their server was down or had too much
-    /// before it.
+    /// before it; copies also that were lost with its connection, or refused.
     pub dropped: u64,
     /// Requests refused by the pool's rate or concurrency.
     pub limited: u64,
@@ -155,7 +155,7 @@ pub struct PoolCounts {
 #[derive(Debug, Default)]
 struct Member {
     up: bool,
-    /// Since when; none while it is down.
+    /// Since when it has had what it was given; none while it is down and may have lost that.
     since: Option<Stamp>,
     /// Keys it was asked for.
     given: u64,
@@ -181,6 +181,11 @@ impl Member {
     /// Whether it is given no reads at all.
     fn is_left_out(&self, now: Stamp) -> bool {
         self.returning.is_some_and(|from| now < from)
+    }
+
+    /// Whether it is there to be read.
+    fn is_read(&self, now: Stamp) -> bool {
+        self.up && !self.is_left_out(now)
     }
 
     /// Whether a server that has come back takes this one: a share that grows from nothing to all
@@ -386,8 +391,8 @@ impl Pool {
         let is_placed_anew = self.spec.placement != spec.placement || self.spec.copies != spec.copies;
         if is_back || is_placed_anew || self.servers != servers {
             // A key may have another holder now, which does not have it.
-            for member in self.members.iter_mut().filter(|member| member.up) {
-                member.since = Some(now);
+            for member in &mut self.members {
+                member.since = member.up.then_some(now);
             }
         }
         self.places = PlacesByServer::of(&servers);
@@ -423,11 +428,12 @@ impl Pool {
         }
     }
 
-    /// A server cannot be asked.
-    pub(crate) fn went_down(&mut self, server: ServerId) {
+    /// A server cannot be asked, and `may_lose` what it had.
+    pub(crate) fn went_down(&mut self, server: ServerId, may_lose: bool) {
         if let Some(place) = self.place_of(server) {
             let member = &mut self.members[place];
-            (member.up, member.since) = (false, None);
+            member.up = false;
+            member.since = member.since.filter(|_| !may_lose);
         }
     }
 
@@ -548,7 +554,7 @@ impl Pool {
         self.place_of(server).is_some_and(|place| self.members[place].up)
     }
 
-    /// Whether a server is up for less than so many seconds: it may have lost what it had.
+    /// Whether a server came up less than so many seconds ago: it may have lost what it had.
     pub(crate) fn is_newly_up(&self, server: ServerId, seconds: i32, now: Stamp) -> bool {
         let since = self.place_of(server).and_then(|place| self.members[place].since);
         let span = Nanos::from_secs(u64::from(seconds.unsigned_abs()));
@@ -813,8 +819,8 @@ impl Pool {
             return;
         }
         let slowest = quickness.slowest();
-        let left_out = members.iter().filter(|member| member.is_left_out(now)).count();
-        if let Some(slow) = slowest.filter(|&slow| !members[slow].is_left_out(now))
+        let left_out = members.iter().filter(|member| !member.is_read(now)).count();
+        if let Some(slow) = slowest.filter(|&slow| members[slow].is_read(now))
             && left_out < members.len() / 2
         {
             counts.slow_ejections += 1;

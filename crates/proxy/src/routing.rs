@@ -106,17 +106,22 @@ impl Routing {
         KeyLocation { home, pool, holders, rewritten, lifetimes }
     }
 
-    /// The holders of a key in its pool, and that; where all of them are down, those in its gutter.
+    /// The holders of a key in its pool, and that; where all of them are down, those in its gutter,
+    /// unless these are down too: what is told then is that the pool's own are.
     pub(crate) fn holders_or_gutter(&mut self, home: PoolId, sent: &[u8]) -> (PoolId, Holders) {
         let pool = &mut self.pools[home.index()];
         let holders = pool.holders(sent);
-        match pool.spec().gutter {
-            Some(StandIn { pool: gutter, .. }) if !pool.any_up(&holders) => {
-                let gutter = PoolId::new(gutter);
-                (gutter, self.pools[gutter.index()].holders(sent))
+        if let Some(StandIn { pool: gutter, .. }) = pool.spec().gutter
+            && !pool.any_up(&holders)
+        {
+            let gutter = PoolId::new(gutter);
+            let pool = &mut self.pools[gutter.index()];
+            let stand_ins = pool.holders(sent);
+            if pool.any_up(&stand_ins) {
+                return (gutter, stand_ins);
             }
-            _ => (home, holders),
         }
+        (home, holders)
     }
 
     /// A request for a key that belongs to `home` is sent to the servers of `pool`.
@@ -169,6 +174,11 @@ impl Routing {
         found.or_else(|| pool.read(&holders, &tried, 1, now, self.ramp, &load))
     }
 
+    /// `unix` as for [`Self::new`], once the wall was set.
+    pub(crate) fn set_unix(&mut self, unix: u64) {
+        self.unix = unix;
+    }
+
     /// How long values may live whose keys belong to `home`, where the pool `asked` keeps them.
     pub(crate) fn lifetimes(&self, home: PoolId, asked: PoolId, now: Stamp) -> Lifetimes {
         let spec = self.pools[home.index()].spec();
@@ -184,9 +194,9 @@ impl Routing {
         self.pools.iter_mut().for_each(|pool| pool.server_up(server, now, gradually));
     }
 
-    /// A server cannot be asked.
-    pub(crate) fn went_down(&mut self, server: ServerId) {
-        self.pools.iter_mut().for_each(|pool| pool.went_down(server));
+    /// A server cannot be asked, and `may_lose` what it had.
+    pub(crate) fn went_down(&mut self, server: ServerId, may_lose: bool) {
+        self.pools.iter_mut().for_each(|pool| pool.went_down(server, may_lose));
     }
 
     // ---- another configuration ------------------------------------------------------------------

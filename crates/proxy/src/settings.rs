@@ -43,7 +43,8 @@ pub struct CoreSettings {
     pub slow_requests: usize,
     /// What is kept of the keys that take most.
     pub hot_keys: HotKeyMode,
-    /// The time of day at the clock's zero, in seconds since 1970; for expiry times.
+    /// The time of day at the clock's zero, in seconds since 1970, as it was at the start;
+    /// [`crate::Core::set_unix`] corrects it.
     pub unix: u64,
     /// What tells this run of the process from every other.
     pub run_id: u64,

@@ -68,6 +68,8 @@ pub(crate) struct LostConnection {
     pub(crate) server: ServerId,
     /// Whether it was one of its lanes; then the server may be up all the same.
     pub(crate) by_lane: bool,
+    /// Whether it had been made.
+    pub(crate) stood: bool,
     /// Whether the server is ejected from now on.
     pub(crate) ejected: bool,
     /// What is said to the clients that wait for its answers.
@@ -489,6 +491,7 @@ impl Servers {
     pub(crate) fn lost(&mut self, connection: ConnectionId, why: &str) -> LostConnection {
         let link = self.at_mut(connection);
         let (server, by_lane) = (link.server, connection.is_lane());
+        let stood = link.health != Health::Down;
         link.health = Health::Down;
         link.out.clear();
         link.failures += 1;
@@ -511,7 +514,7 @@ impl Servers {
         // The text is one line whatever the system or the server said.
         let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let text = format!("SERVER_ERROR {}: {why}\r\n", known.name);
-        LostConnection { server, by_lane, ejected: newly_ejected, text }
+        LostConnection { server, by_lane, stood, ejected: newly_ejected, text }
     }
 
     /// When the oldest answer on a connection is overdue.
@@ -621,6 +624,11 @@ impl Servers {
     #[inline]
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// A server that owes the answer to a copy behind a write. These go by first connections.
+    pub(crate) fn owes_copy(&self) -> Option<ServerId> {
+        self.ids().find(|server| self.first[server.index()].owes_copy())
     }
 
     /// Whether a server is up and has not too much before it for what no request waits for.

@@ -3,7 +3,7 @@
 
 use std::fmt::{Arguments, Display, Write};
 
-use krarup_units::Nanos;
+use krarup_units::{Nanos, Seconds};
 
 use crate::{MeasuredDistribution, Operation, Quantity, Recorder, VisitTally};
 
@@ -55,15 +55,14 @@ pub struct TimeBuckets {
     /// How many there are.
     pub count: u64,
     /// All of them together.
-    pub sum: Nanos,
+    pub sum: Seconds,
 }
 
 impl TimeBuckets {
     /// Of this distribution, in buckets or not.
     pub fn of(distribution: &MeasuredDistribution, buckets: bool) -> Self {
-        let exact = distribution.exact();
         let up_to = if buckets { distribution.up_to(&BOUNDS) } else { Vec::new() };
-        Self { up_to, count: distribution.count(), sum: exact.sum }
+        Self { up_to, count: distribution.count(), sum: distribution.sum() }
     }
 }
 
@@ -198,13 +197,7 @@ impl ExpositionText {
     /// from others by what stands in a label, if there are others.
     pub fn histogram(&mut self, name: &str, label: Option<(&str, &str)>, times: &TimeBuckets) {
         let bounds = WAITING_BOUNDS.iter().map(|bound| *bound as f64 / 1e9);
-        self.buckets(
-            name,
-            label,
-            bounds.zip(times.up_to.iter().copied()),
-            times.count,
-            times.sum.as_seconds(),
-        );
+        self.buckets(name, label, bounds.zip(times.up_to.iter().copied()), times.count, times.sum);
     }
 
     /// A histogram of anything: how many were up to each bound, how many there were, and their sum.

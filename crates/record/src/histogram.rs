@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::counts::BucketCounts;
 pub use crate::counts::DIGITS;
 use crate::stamps::{self, QuantityDefinition};
-use crate::tally::add;
+use crate::tally::in_seconds;
 use crate::visit::named;
 use crate::{Operation, Parts};
 
@@ -63,14 +63,22 @@ impl Quantity {
 }
 
 /// One quantity's distribution: to three digits, its count, sum, least and greatest value exactly.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(into = "KeptDistribution", try_from = "KeptDistribution")]
 pub struct MeasuredDistribution {
     counts: BucketCounts,
-    sum: u64,
+    /// Whole, where files stop at the largest number: what is shown while it grows shall go on.
+    sum: u128,
     least: u64,
     greatest: u64,
     clamped: u64,
+}
+
+impl PartialEq for MeasuredDistribution {
+    /// The same in every figure that a file keeps.
+    fn eq(&self, other: &Self) -> bool {
+        self.counts == other.counts && self.exact() == other.exact()
+    }
 }
 
 /// A distribution as it is kept in a file of sums: every bucket with values, by its number.
@@ -86,7 +94,8 @@ struct KeptDistribution {
 
 impl From<MeasuredDistribution> for KeptDistribution {
     fn from(of: MeasuredDistribution) -> Self {
-        let MeasuredDistribution { counts, sum, least, greatest, clamped } = of;
+        let Exact { sum: Nanos(sum), .. } = of.exact();
+        let MeasuredDistribution { counts, least, greatest, clamped, .. } = of;
         Self { buckets: counts.places().collect(), sum, least, greatest, clamped }
     }
 }
@@ -99,7 +108,7 @@ impl TryFrom<KeptDistribution> for MeasuredDistribution {
         let counts = BucketCounts::from_places(&buckets, LONGEST.0);
         let wrong = || Mistake::plain("a distribution has a bucket twice, or beyond the longest time");
         let counts = counts.ok_or_else(wrong)?;
-        Ok(Self { counts, sum, least, greatest, clamped })
+        Ok(Self { counts, sum: sum.into(), least, greatest, clamped })
     }
 }
 
@@ -146,13 +155,13 @@ impl MeasuredDistribution {
     pub(crate) fn from_parts(histogram: &Histogram<u64>, exact: Exact) -> Self {
         let Exact { sum, least, greatest, clamped } = exact;
         let counts = BucketCounts::from_histogram(histogram, LONGEST.0);
-        Self { counts, sum: sum.0, least: least.0, greatest: greatest.0, clamped }
+        Self { counts, sum: sum.0.into(), least: least.0, greatest: greatest.0, clamped }
     }
 
     /// Counts one value.
     #[inline]
     pub fn record(&mut self, value: Nanos) {
-        add(&mut self.sum, value.0);
+        self.sum += u128::from(value.0);
         self.least = self.least.min(value.0);
         self.greatest = self.greatest.max(value.0);
         self.clamped += u64::from(value > LONGEST);
@@ -162,7 +171,7 @@ impl MeasuredDistribution {
     /// Adds what another distribution counted.
     pub fn merge(&mut self, other: &Self) {
         self.counts.merge(&other.counts);
-        add(&mut self.sum, other.sum);
+        self.sum += other.sum;
         self.least = self.least.min(other.least);
         self.greatest = self.greatest.max(other.greatest);
         self.clamped += other.clamped;
@@ -182,16 +191,21 @@ impl MeasuredDistribution {
     /// What is known exactly.
     pub fn exact(&self) -> Exact {
         Exact {
-            sum: Nanos(self.sum),
+            sum: Nanos(u64::try_from(self.sum).unwrap_or(u64::MAX)),
             least: Nanos(self.least),
             greatest: Nanos(self.greatest),
             clamped: self.clamped,
         }
     }
 
+    /// The sum of all values, however large.
+    pub fn sum(&self) -> Seconds {
+        in_seconds(self.sum)
+    }
+
     /// The exact mean. `None` without values.
     pub fn mean(&self) -> Option<Seconds> {
-        (self.count() > 0).then(|| self.sum as f64 / 1e9 / self.count() as f64)
+        (self.count() > 0).then(|| self.sum() / self.count() as f64)
     }
 
     /// The standard deviation, to the histogram's digits. `None` with fewer than two values.
@@ -346,6 +360,12 @@ mod tests {
         assert_eq!((exact.clamped, exact.least, exact.greatest), (2, Nanos(5), Nanos(u64::MAX)));
         assert_eq!(long.count(), 4);
         assert!(long.quantile(1.0).unwrap().0 < LONGEST.0 + LONGEST.0 / 1_000);
+    }
+
+    #[test]
+    fn a_sum_goes_on_where_that_of_a_file_stops() {
+        let long = distribution(&[u64::MAX; 3]);
+        assert_eq!((long.exact().sum, long.sum()), (Nanos(u64::MAX), 3.0 * u64::MAX as f64 / 1e9));
     }
 
     #[test]

@@ -20,9 +20,10 @@
 //! minutes, with the sums of the gaps before them; of services and waiting times the latest
 //! [`KEPT_JOBS`] are kept. That is [`KEPT_BYTES`], allocated when the books are made.
 
-use krarup_units::{Nanos, Stamp};
+use krarup_units::{Nanos, Seconds, Stamp};
 
 use crate::exposition::{TimeBuckets, WAITING_BOUNDS};
+use crate::tally::in_seconds;
 
 /// The width of a fine slot of arrivals.
 pub const FINE_SLOT: Nanos = Nanos::from_millis(100);
@@ -87,13 +88,14 @@ pub struct JobBooks {
     redelivered: u64,
     done: u64,
     given_up: u64,
-    /// The sum of the times of what was done, and of all leases.
-    service: Nanos,
-    held: Nanos,
+    /// The sum of the times of what was done, and of all leases, in nanoseconds: where a million
+    /// messages wait or are held, 64 bits are full within hours.
+    service: u128,
+    held: u128,
     waits: u64,
     /// The sum of all waiting times, and how many ended in each bucket: up to a bound and above the
     /// one before; the last holds those above all.
-    waiting: Nanos,
+    waiting: u128,
     waiting_buckets: [u64; WAITING_BOUNDS.len() + 1],
     fine: Box<[u32; FINE_SLOTS]>,
     coarse: Box<[ArrivalSlot; COARSE_SLOTS]>,
@@ -122,10 +124,10 @@ impl JobBooks {
             redelivered: 0,
             done: 0,
             given_up: 0,
-            service: Nanos::ZERO,
-            held: Nanos::ZERO,
+            service: 0,
+            held: 0,
             waits: 0,
-            waiting: Nanos::ZERO,
+            waiting: 0,
             waiting_buckets: [0; WAITING_BOUNDS.len() + 1],
             fine: Box::new([0; FINE_SLOTS]),
             coarse: Box::new([ArrivalSlot::default(); COARSE_SLOTS]),
@@ -141,8 +143,8 @@ impl JobBooks {
         (self.latest, self.first_slot, self.slot) = (None, 0, 0);
         (self.fine_place, self.coarse_place) = (0, 0);
         (self.arrived, self.redelivered, self.done, self.given_up) = (0, 0, 0, 0);
-        (self.service, self.held, self.waits) = (Nanos::ZERO, Nanos::ZERO, 0);
-        (self.waiting, self.waiting_buckets) = (Nanos::ZERO, [0; WAITING_BOUNDS.len() + 1]);
+        (self.service, self.held, self.waits) = (0, 0, 0);
+        (self.waiting, self.waiting_buckets) = (0, [0; WAITING_BOUNDS.len() + 1]);
     }
 
     /// A message becomes ready. One that is stamped before another that came earlier counts as of
@@ -194,7 +196,7 @@ impl JobBooks {
         if let Some(waited) = waited {
             self.kept_waits[(self.waits % KEPT_JOBS as u64) as usize] = waited.as_seconds() as f32;
             self.waits += 1;
-            self.waiting.0 = self.waiting.0.saturating_add(waited.0);
+            self.waiting += u128::from(waited.0);
             self.waiting_buckets[WAITING_BOUNDS.partition_point(|&bound| bound < waited.0)] += 1;
         }
     }
@@ -204,10 +206,10 @@ impl JobBooks {
     pub fn ended(&mut self, time: Nanos, done: bool) {
         let place = (self.done + self.given_up) % KEPT_JOBS as u64;
         self.kept_services[place as usize] = time.0 << 1 | u64::from(done);
-        self.held.0 = self.held.0.saturating_add(time.0);
+        self.held += u128::from(time.0);
         if done {
             self.done += 1;
-            self.service.0 = self.service.0.saturating_add(time.0);
+            self.service += u128::from(time.0);
         } else {
             self.given_up += 1;
         }
@@ -252,7 +254,7 @@ impl JobBooks {
             below += count;
             below
         });
-        TimeBuckets { up_to: up_to.collect(), count: self.waits, sum: self.waiting }
+        TimeBuckets { up_to: up_to.collect(), count: self.waits, sum: in_seconds(self.waiting) }
     }
 
     /// What is kept at `now`.
@@ -273,8 +275,8 @@ impl JobBooks {
             redelivered: self.redelivered,
             done: self.done,
             given_up: self.given_up,
-            service: self.service,
-            held: self.held,
+            service: in_seconds(self.service),
+            held: in_seconds(self.held),
             waiting: self.waiting_times(),
             services: latest_of(self.done + self.given_up).map(service).collect(),
             waits: latest_of(self.waits).map(|place| self.kept_waits[place]).collect(),
@@ -326,9 +328,9 @@ pub struct JobSnapshot {
     /// Leases that ended otherwise.
     pub given_up: u64,
     /// The sum of the service times of what was done.
-    pub service: Nanos,
+    pub service: Seconds,
     /// That of all leases that ended, those given up too.
-    pub held: Nanos,
+    pub held: Seconds,
     /// The waiting times of all messages that were handed out.
     pub waiting: TimeBuckets,
     /// The latest services, at most [`KEPT_JOBS`].

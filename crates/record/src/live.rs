@@ -66,16 +66,22 @@ pub struct LiveVisit {
 }
 
 /// The number that stands for a server in the visit of a request that asked none.
-const NO_SERVER: u16 = !WRITES;
+const NO_SERVER: u16 = !(WRITES | WAITED);
 const WRITES: u16 = 1 << 15;
+const WAITED: u16 = 1 << 14;
 const FOLLOWS: u16 = 1 << 15;
 const LATE: u16 = 1 << 14;
+
+/// A request that was longer in the queue than this waited there.
+const NO_WAIT: Nanos = Nanos(1_000);
 
 impl LiveVisit {
     fn of(visit: &Visit, one: &ServerVisit, bytes: u32, flags: u16) -> Self {
         let since =
             |stamp: Stamp| u32::try_from(stamp.0.saturating_sub(visit.received.0)).unwrap_or(u32::MAX);
         let writes = if is_write(visit.operation) { WRITES } else { 0 };
+        let waited = !visit.worker_was_idle && visit.queue_time() > NO_WAIT;
+        let waited = if waited { WAITED } else { 0 };
         Self {
             received: visit.received,
             taken: since(visit.taken),
@@ -83,7 +89,7 @@ impl LiveVisit {
             answered: since(one.answered),
             replied: since(visit.replied),
             bytes,
-            server: (one.server & !WRITES) | writes,
+            server: (one.server & NO_SERVER) | writes | waited,
             lane: (one.lane & !(FOLLOWS | LATE)) | flags,
         }
     }
@@ -91,13 +97,13 @@ impl LiveVisit {
     /// The server's place in the configuration, from zero.
     #[inline]
     pub const fn server(&self) -> usize {
-        (self.server & !WRITES) as usize
+        (self.server & NO_SERVER) as usize
     }
 
     /// Whether the request was answered without a server.
     #[inline]
     pub const fn asked_no_server(&self) -> bool {
-        self.server & !WRITES == NO_SERVER
+        self.server & NO_SERVER == NO_SERVER
     }
 
     /// Which of the connections to the server, from zero.
@@ -110,6 +116,12 @@ impl LiveVisit {
     #[inline]
     pub const fn is_write(&self) -> bool {
         self.server & WRITES != 0
+    }
+
+    /// Whether the request waited for a worker: all were busy.
+    #[inline]
+    pub const fn waited(&self) -> bool {
+        self.server & WAITED != 0
     }
 
     /// Whether this is a further part of the request of the entry before it.
@@ -666,6 +678,21 @@ mod tests {
         let kept = books.snapshot(Stamp(2 * SECOND)).visits;
         assert!(kept[0].asked_no_server() && kept[0].is_write() && !kept[0].follows());
         assert_eq!((kept[0].taken, kept[0].sent, kept[0].replied), (100, 100, 900));
+    }
+
+    /// What was read together with other requests is taken a little later, by an idle worker.
+    #[test]
+    fn a_request_waited_where_it_was_in_the_queue_and_not_where_it_was_read_with_others() {
+        let mut books = LiveBooks::default();
+        for (queued, taken, worker_was_idle) in [(0, 9_000, false), (9_000, 9_000, false), (0, 9_000, true)] {
+            let mut visit = Visit::at(Stamp(SECOND), Operation::Set);
+            (visit.queued, visit.taken) = (Stamp(SECOND + queued), Stamp(SECOND + taken));
+            (visit.replied, visit.worker_was_idle) = (Stamp(SECOND + 20_000), worker_was_idle);
+            books.finish(&visit, &[ServerVisit::ok(3, visit.taken, visit.replied)]);
+        }
+        let kept = books.snapshot(Stamp(2 * SECOND)).visits;
+        let waited: Vec<_> = kept.iter().map(|one| (one.server(), one.is_write(), one.waited())).collect();
+        assert_eq!(waited, [(3, true, true), (3, true, false), (3, true, false)]);
     }
 
     #[test]

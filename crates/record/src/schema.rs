@@ -370,7 +370,8 @@ pub fn page() -> String {
          that holds `server:outcome:sent:answered:lane` for each server, parted by spaces; without a lane it is 0.\n\n\
          With `--rows-every` there are several files, in folders that engines take for columns: `date=2026-11-25/hour=04/rows-20261125T043000Z-INSTANCE.parquet` has the \
          rows that were replied to from 04:30:00 UTC on for so long, and never beyond the hour (the day, where intervals are longer than an hour; there is no `hour=` then). Intervals are counted from the hour's \
-         beginning by the wall clock. A file has its name when it is whole and on the disk, two seconds after its interval; until then its name begins with a dot and ends in `.partial`. What comes later than that, \
+         beginning by the wall clock. Where that is set by more than a second, or the machine was suspended, rows go within a second into files that say another wall clock at stamp zero; stamps stay those of one run. A single file goes by the wall clock \
+         at the program's start. A file has its name when it is whole and on the disk, two seconds after its interval; until then its name begins with a dot and ends in `.partial`. What comes later than that, \
          or from a program that was started anew in the same interval, is in a file of its own (`-2.parquet`). `krarup.rows_lost` counts since the file before. \
          A file that cannot be written is given up with its rows and the next is begun; the program warns once, and again only after a file was complete.\n\n\
          ## `histograms.hlog`\n\n\

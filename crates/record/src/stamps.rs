@@ -105,7 +105,8 @@ pub const QUEUE_TIME: QuantityDefinition =
 pub const SERVER_TIME: QuantityDefinition = time(
     "server time",
     "last answered − first sent",
-    "how long any server had the request, the network to it included; zero where none was asked",
+    "from the first server that was asked to the last that answered, the network to them and what a further part waited for \
+     a reader included; zero where none was asked",
 )
 .in_terms_of(&[&SENT, &ANSWERED])
 .recorded_as("server_time");
@@ -113,7 +114,8 @@ pub const SERVER_TIME: QuantityDefinition = time(
 pub const OWN_TIME: QuantityDefinition = time(
     "own time",
     "response time at the middleware − queue time − server time",
-    "what the station itself added before, between and after",
+    "what the station itself added before, between and after, the wait of a long value for room on its server's connection \
+     included",
 )
 .in_terms_of(&[&RESPONSE_TIME, &QUEUE_TIME, &SERVER_TIME])
 .recorded_as("own_time");

@@ -180,6 +180,11 @@ fn over(sum: Nanos, length: Nanos) -> f64 {
     if length == Nanos::ZERO { 0.0 } else { sum.as_seconds() / length.as_seconds() }
 }
 
+/// A sum of nanoseconds in seconds.
+pub(crate) fn in_seconds(sum: u128) -> Seconds {
+    sum as f64 / 1e9
+}
+
 /// Adds and stops at the largest number. Unlike wrapping this never shows a small sum for a huge
 /// one, and unlike a checked addition it is the same in any order.
 #[inline]

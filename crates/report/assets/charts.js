@@ -22,6 +22,17 @@ function make(parent, tag, className, text) {
   return element;
 }
 
+// The colour of a series, with the dashes of its line or the shape of its marks.
+function swatch(parent, panel, series) {
+  const [ink, dash] = [`var(--${series.tint})`, hasLine(panel, series) ? dashOf(series) : []];
+  const shape = panel.mark === "points" ? shapeOf(panel, series) : "";
+  const element = make(parent, "i", dash.length > 0 ? "dashed" : shape);
+  let end = 0;
+  const parts = dash.map((length, place) => `${place % 2 === 0 ? ink : "transparent"} ${end}px ${(end += length)}px`);
+  element.style.background = dash.length > 0 ? `repeating-linear-gradient(90deg, ${parts.join(", ")})` : ink;
+  return element;
+}
+
 // The largest of many, or the smallest: a call with each of them as an argument has a limit.
 const largest = (values) => values.reduce((most, value) => Math.max(most, value ?? 0), 0);
 const smallest = (values) => values.reduce((least, value) => Math.min(least, value ?? 0), 0);
@@ -184,7 +195,7 @@ function readout(u, panel, tip) {
   const counts = new Set();
   for (const { series } of panel.mark === "bars" ? rows.reverse() : rows) {
     const row = make(tip, "div", "tip-row");
-    make(row, "i").style.background = colour(series.tint);
+    swatch(row, panel, series);
     const said = series.marked?.[at];
     make(row, "span", "", (series.labels?.[at] ?? series.name) + (said ? `, ${said}` : ""));
     const value = series.values[at];
@@ -277,7 +288,8 @@ function build(figure, chart, panel, holder) {
       width: 2,
       spanGaps: Boolean(panel.x.levels), // no measurement at a level is a hole in the plan, in a second it is a fact
       points: { show: false },
-      ...(panel.mark === "line" && series.mark !== "points" ? {} : { paths: () => null }),
+      dash: dashOf(series).map((length) => length * DOTS()),
+      ...(hasLine(panel, series) ? {} : { paths: () => null }),
     }))],
     hooks: {
       draw: [(u) => {
@@ -328,23 +340,22 @@ function toggle(bar, name, pressed, change) {
 function switches(figure, chart, holder) {
   const bar = make(holder, "div", "switches");
   const several = chart.panels.filter((panel) => panel.series.length > 1);
-  const names = new Map(several.flatMap((panel) => panel.series.map((series) => [series.name, series.tint])));
+  const byName = (panels) => new Map(panels.flatMap((panel) => panel.series.map((series) => [series.name, { panel, series }])));
+  const names = byName(several);
   // A series that is alone is named, too, where the axis does not name it.
   const alone = chart.panels.filter((panel) => panel.series.length === 1 && !panel.y.title.includes(panel.series[0].name));
-  for (const [name, tint] of new Map(alone.map((panel) => [panel.series[0].name, panel.series[0].tint]))) {
+  for (const [name, { panel, series }] of byName(alone)) {
     if (names.has(name)) continue;
     const label = make(bar, "span", "only", name);
-    label.prepend(make(label, "i"));
-    label.firstChild.style.background = `var(--${tint})`;
+    label.prepend(swatch(label, panel, series));
   }
-  for (const [name, tint] of names) {
+  for (const [name, { panel, series }] of names) {
     const button = toggle(bar, name, true, (show) => {
       for (const { u, panel } of figure.built) {
         panel.series.forEach((series, index) => series.name === name && u.setSeries(index + 1, { show }));
       }
     });
-    button.prepend(make(button, "i"));
-    button.firstChild.style.background = `var(--${tint})`;
+    button.prepend(swatch(button, panel, series));
   }
   if (chart.panels[0]?.mark === "bars") {
     toggle(bar, "as shares", false, (shares) => {
@@ -370,6 +381,9 @@ function drawFigure(element) {
   const figure = { id: element.id, element, built: [] };
   switches(figure, chart, holder);
   const panels = make(holder, "div", "panels");
+  // Not around the switches: what stands inside a picture is not read out.
+  panels.setAttribute("role", "img");
+  panels.setAttribute("aria-label", `${element.querySelector("h3").textContent}; the table below holds the data`);
   const count = chart.panels.length;
   if (count === 1) panels.classList.add("single", chart.panels[0].mark);
   else if (chart.layout === "grid" && count > 2 && chart.panels[0].mark !== "steps") panels.classList.add(count === 3 || (count % 3 === 0 && count % 4 !== 0) ? "three" : "four");

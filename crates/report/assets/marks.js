@@ -1,6 +1,17 @@
 // What is drawn for each kind of panel, on the canvas of a uPlot chart. Coordinates are canvas pixels.
 
+// Colours repeat after eight series: further ones have dashes and other shapes.
 const MARK_SHAPES = ["circle", "square", "triangle", "diamond"];
+const DASHES = [[], [6, 4], [2, 3], [9, 3, 2, 3]];
+const dashOf = ({ round = 0 }) => DASHES[round % DASHES.length];
+function shapeOf(panel, series) {
+  const { tint, round = 0 } = series;
+  const place = /^s\d$/.test(tint) ? Number(tint[1]) - 1 : panel.series.indexOf(series);
+  return MARK_SHAPES[(place + round) % MARK_SHAPES.length];
+}
+// What is drawn of a series.
+const hasLine = (panel, series) => panel.mark === "line" && series.mark !== "points";
+const hasMarks = (panel, series) => panel.mark === "points" || series.mark === "points" || (panel.mark === "line" && series.mark !== "curve" && panel.xs.length <= 40);
 const DOTS = () => window.devicePixelRatio;
 
 // Inside the axes only, so that what is zoomed out of view stays out.
@@ -44,9 +55,8 @@ function drawMarker(ctx, shape, x, y, radius) {
 // Markers with their intervals. The lines between them are uPlot's own.
 function drawPoints(u, panel) {
   const ctx = u.ctx;
-  const many = panel.xs.length > 40;
   clipped(u, () => {
-    for (const { series, index } of visible(u, panel)) {
+    for (const { series } of visible(u, panel)) {
       ctx.fillStyle = ctx.strokeStyle = colour(series.tint);
       ctx.lineWidth = 1.25 * DOTS();
       panel.xs.forEach((x, place) => {
@@ -65,8 +75,7 @@ function drawPoints(u, panel) {
           ctx.lineTo(left + cap, upper);
           ctx.stroke();
         }
-        if (series.mark === "points" || panel.mark === "points") drawMarker(ctx, MARK_SHAPES[index % 4], left, top, 4 * DOTS());
-        else if (!many && series.mark !== "curve") drawMarker(ctx, MARK_SHAPES[index % 4], left, top, 3.2 * DOTS());
+        if (hasMarks(panel, series)) drawMarker(ctx, shapeOf(panel, series), left, top, (hasLine(panel, series) ? 3.2 : 4) * DOTS());
       });
     }
     drawSaid(u, panel);

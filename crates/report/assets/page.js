@@ -246,9 +246,18 @@ if (location.hash === "#self-check") {
     painted(checkCharts);
   });
 }
+// No two series of a panel may look alike, but for those beyond the last dashes and shapes.
+function checkLooks(panel) {
+  const looks = panel.series.map((series) => [series.tint, hasLine(panel, series) && dashOf(series), hasMarks(panel, series) && shapeOf(panel, series)].join(" "));
+  const least = Math.min(looks.length, 8 * DASHES.length);
+  if (new Set(looks).size < least) failures.push(`series look alike: ${panel.title}: ${looks.join(", ")}`);
+}
 function checkCharts() {
+  const hidden = document.querySelectorAll('[role="img"] :is(a, button, input)').length;
+  if (hidden > 0) failures.push(`${hidden} switches inside pictures`);
   for (const figure of charts) {
     for (const built of figure.built) {
+      checkLooks(built.panel);
       built.frame.dataset.drawn = String(paintedSeries(built));
       built.frame.dataset.expected = String(built.panel.series.filter((series) => series.values.some((v) => v > 0 || (v === 0 && built.panel.empty && built.panel.mark === "points"))).length);
     }

@@ -88,11 +88,16 @@ fn along<'a>(
         let varying = |name: &str| {
             name != factor && results.cells.iter().any(|other| level(other, name) != level(cell, name))
         };
+        let is_of_another = |name: &str, level: &str| {
+            let of_another =
+                |(other, own): &(String, String)| other != name && own == level && varying(other);
+            results.cells.iter().any(|cell| cell.factors.iter().any(of_another))
+        };
         let words: Vec<String> = cell
             .factors
             .iter()
             .filter(|(name, _)| varying(name))
-            .map(|(name, level)| in_words(name, level))
+            .map(|(name, level)| in_words(name, level, is_of_another(name, level)))
             .collect();
         let name = if words.is_empty() { cell.levels.workload.clone() } else { words.join(", ") };
         match lines.iter_mut().find(|(known, _)| *known == name) {
@@ -107,11 +112,13 @@ fn along<'a>(
     Against { name: factor.to_owned(), axis, lines }
 }
 
-/// Levels that are words speak for themselves, unless they are words like yes and no.
-fn in_words(name: &str, level: &str) -> String {
+/// Levels that are words speak for themselves, unless they are words like yes and no, or another
+/// factor of the line has them too.
+fn in_words(name: &str, level: &str, is_of_another: bool) -> String {
     let is_number = level.starts_with(|first: char| first.is_ascii_digit());
-    let is_answer = matches!(level, "true" | "false" | "none" | "half" | "full" | "all");
-    if level.contains(name) || !(is_number || is_answer) {
+    let is_answer =
+        matches!(level, "true" | "false" | "yes" | "no" | "on" | "off" | "none" | "half" | "full" | "all");
+    if level.contains(name) || !(is_number || is_answer || is_of_another) {
         level.to_owned()
     } else {
         format!("{name} {level}")
@@ -271,6 +278,26 @@ mod tests {
         // A single factor: its cells stand beside each other.
         let one = ["none", "full"].map(|copies| trial("3", copies, "reads", 64));
         assert_eq!(against(&summarise("t", Environment::default(), &one).unwrap()).name, "clients");
+    }
+
+    #[test]
+    fn levels_of_which_no_reader_could_say_whose_they_are_have_their_factor_beside_them() {
+        let lines = |copies: [&str; 2], writes: [&str; 2]| -> Vec<String> {
+            let mut trials = Vec::new();
+            for servers in ["3", "5"] {
+                for copy in copies {
+                    trials.extend(writes.map(|write| trial(servers, copy, write, 64)));
+                }
+            }
+            let results = summarise("t", Environment::default(), &trials).unwrap();
+            against(&results).lines.into_iter().map(|(name, _)| name).collect()
+        };
+        let answers = lines(["on", "off"], ["off", "on"]);
+        assert_eq!(answers[..2], ["copies on, writes off", "copies on, writes on"]);
+        let shared = lines(["slow", "quick"], ["quick", "lazy"]);
+        let expected =
+            ["slow, writes quick", "slow, lazy", "copies quick, writes quick", "copies quick, lazy"];
+        assert_eq!(shared, expected);
     }
 
     #[test]

@@ -74,6 +74,9 @@ struct Side {
 struct Series {
     name: String,
     tint: String,
+    /// How often the colours had repeated before it, which its dashes and its shape tell.
+    #[serde(skip_serializing_if = "is_zero")]
+    round: usize,
     /// `curve` or `points`, where it is not both.
     #[serde(skip_serializing_if = "Option::is_none")]
     mark: Option<&'static str>,
@@ -93,6 +96,10 @@ struct Series {
 
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+fn is_zero(value: &usize) -> bool {
+    *value == 0
 }
 
 /// Words, before it has any.
@@ -133,14 +140,16 @@ fn side(axis: &Axis) -> Side {
     }
 }
 
-fn tint(tint: Tint) -> String {
-    match tint {
-        Tint::Series(index) => format!("s{}", index % 8 + 1),
-        Tint::Queue => "queue".into(),
-        Tint::Server => "server".into(),
-        Tint::Own => "own".into(),
-        Tint::Outside => "outside".into(),
-    }
+/// A series without values.
+fn empty(name: &str, tint: Tint) -> Series {
+    let (tint, round) = match tint {
+        Tint::Series(index) => (format!("s{}", index % 8 + 1), index / 8),
+        Tint::Queue => ("queue".into(), 0),
+        Tint::Server => ("server".into(), 0),
+        Tint::Own => ("own".into(), 0),
+        Tint::Outside => ("outside".into(), 0),
+    };
+    Series { name: name.to_owned(), tint, round, ..Series::default() }
 }
 
 /// Eight significant digits: more than any screen shows, and the page stays small.
@@ -151,22 +160,18 @@ fn short(value: f64) -> Option<f64> {
     format!("{value:.7e}").parse().ok()
 }
 
-fn estimates(name: &str, colour: Tint, estimates: &[Option<EstimateCell>]) -> Series {
+fn estimates(name: &str, tint: Tint, estimates: &[Option<EstimateCell>]) -> Series {
     let end = |pick: fn((f64, f64)) -> f64| {
         let ends: Vec<_> =
             estimates.iter().map(|e| e.and_then(|e| e.interval).map(pick).and_then(short)).collect();
         ends.iter().any(Option::is_some).then_some(ends)
     };
     Series {
-        name: name.to_owned(),
-        tint: tint(colour),
-        mark: None,
         values: estimates.iter().map(|e| e.and_then(|e| short(e.value))).collect(),
         low: end(|(low, _)| low),
         high: end(|(_, high)| high),
         n: Some(estimates.iter().map(|e| e.map(|e| e.n)).collect()),
-        labels: None,
-        marked: None,
+        ..empty(name, tint)
     }
 }
 
@@ -296,15 +301,13 @@ fn bar_panels(bars: &StackedBars) -> Vec<Panel> {
             .parts
             .iter()
             .enumerate()
-            .map(|(part, (name, colour))| Series {
-                name: name.clone(),
-                tint: tint(*colour),
+            .map(|(part, (name, tint))| Series {
                 values: panel
                     .bars
                     .iter()
                     .map(|(_, values)| values.get(part).copied().and_then(short))
                     .collect(),
-                ..Series::default()
+                ..empty(name, *tint)
             })
             .collect(),
         ..Panel::default()
@@ -327,10 +330,8 @@ fn histogram_panels(histogram: &HistogramFigure) -> Vec<Panel> {
                 .map(|series| {
                     let total = series.total().max(1) as f64;
                     Series {
-                        name: series.name.clone(),
-                        tint: tint(series.tint),
                         values: (0..buckets).map(|b| short(series.count(b) as f64 / total)).collect(),
-                        ..Series::default()
+                        ..empty(&series.name, series.tint)
                     }
                 })
                 .collect(),
@@ -357,12 +358,7 @@ fn time_panels(series: &TimeSeries) -> Vec<Panel> {
 
 fn over_windows(line: &TimeLine, windows: usize) -> Series {
     let value = |window| line.values.get(window).copied().flatten().and_then(short);
-    Series {
-        name: line.name.clone(),
-        tint: tint(line.tint),
-        values: (0..windows).map(value).collect(),
-        ..Series::default()
-    }
+    Series { values: (0..windows).map(value).collect(), ..empty(&line.name, line.tint) }
 }
 
 fn heat_panel(map: &HeatMap) -> Panel {
@@ -414,6 +410,18 @@ fn scatter_panel(scatter: &Scatter) -> Panel {
 mod tests {
     use super::*;
     use crate::figures::{FigurePoint, LineSeries};
+
+    #[test]
+    fn no_two_numbers_of_series_have_the_same_colour_and_round() {
+        let looks = |index: usize| {
+            let series = empty("a", Tint::Series(index));
+            (series.tint, series.round)
+        };
+        assert_eq!((looks(7), looks(8), looks(17)), (("s8".into(), 0), ("s1".into(), 1), ("s2".into(), 2)));
+        // The first eight say nothing of it: their pages are as they were.
+        let json = |index| serde_json::to_string(&empty("a", Tint::Series(index))).unwrap();
+        assert!(!json(7).contains("round") && json(8).contains(r#""round":1"#), "{}", json(8));
+    }
 
     #[test]
     fn each_level_of_words_has_its_place_whether_it_has_a_point_or_not() {

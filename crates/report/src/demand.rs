@@ -1,6 +1,6 @@
 //! What a trace asks, as a document: how fast, of which keys, how much memory for which hit ratio.
 
-use krarup_analysis::trace::{ITEM_HEADER, TraceEstimates};
+use krarup_analysis::trace::{ITEM_HEADER, KeyUse, TraceEstimates};
 use krarup_record::quantities;
 use krarup_units::{Bytes, Unit, text};
 
@@ -136,17 +136,27 @@ pub fn clients(trace: &TraceEstimates) -> Option<Table> {
     })
 }
 
+/// By which law a load would use the keys so.
+fn key_law(keys: &KeyUse) -> String {
+    let (words, law) = match (keys.zipf, keys.zipf_range) {
+        (Some(zipf), Some([low, high])) => (
+            format!("Zipf's law explains the uses with the exponent {zipf:.2} ({low:.2} to {high:.2})"),
+            format!("zipf:{zipf:.2}"),
+        ),
+        _ if keys.distinct > 1 => ("Keys are used alike, as far as can be seen".into(), "uniform".into()),
+        _ => return String::new(),
+    };
+    format!("{words}: `krarup load --key-law {law} --keys {}`.", keys.distinct)
+}
+
 /// How often which keys are asked for.
 pub fn keys(trace: &TraceEstimates) -> Option<Table> {
     let keys = trace.keys.as_ref()?;
     let [first, hundredth, tenth] = keys.top_shares;
-    let law = keys.zipf.map_or(String::new(), |zipf| {
-        format!("Zipf's law explains the uses best with the exponent {zipf:.2}: `krarup load --key-law zipf:{zipf:.2} --keys {}`.", keys.distinct)
-    });
     Some(Table {
         name: "keys".into(),
         title: "Keys, and which share of all uses the most used of them have".into(),
-        caption: law,
+        caption: key_law(keys),
         columns: vec![
             Column::new("keys", Unit::Count),
             Column::new("used once", Unit::Count),
@@ -196,4 +206,31 @@ pub fn memory(trace: &TraceEstimates) -> Option<Table> {
         ],
         rows: rows.collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_are_used_alike_are_to_be_loaded_alike() {
+        let alike = KeyUse {
+            distinct: 2_000,
+            once: 326,
+            top_shares: [0.01, 0.02, 0.2],
+            zipf: None,
+            zipf_range: None,
+        };
+        assert_eq!(
+            key_law(&alike),
+            "Keys are used alike, as far as can be seen: `krarup load --key-law uniform --keys 2000`."
+        );
+        let hot = KeyUse { zipf: Some(0.7), zipf_range: Some([0.6, 0.8]), ..alike };
+        let said = key_law(&hot);
+        assert!(
+            said.ends_with(" 0.70 (0.60 to 0.80): `krarup load --key-law zipf:0.70 --keys 2000`."),
+            "{said}"
+        );
+        assert_eq!(key_law(&KeyUse { distinct: 1, zipf: None, ..hot }), "");
+    }
 }

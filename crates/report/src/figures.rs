@@ -70,7 +70,8 @@ pub enum AxisScale {
 /// Which colour a series has: the same thing has the same colour throughout a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tint {
-    /// The n-th of the series that have no colour of their own; they repeat after eight.
+    /// The n-th of the series that have no colour of their own; they repeat after eight, with other
+    /// dashes and shapes.
     Series(usize),
     /// Waiting in the middleware's queue.
     Queue,

@@ -253,7 +253,7 @@ fn section(out: &mut String, number: usize, section: &Section, open: bool) {
             Block::Properties(pairs) => properties(out, pairs),
             Block::Data(table) => {
                 let (title, link) = (prose(&table.title), download(table));
-                let _ = writeln!(out, "<p class=\"data\">{link} {title}. {}</p>", prose(&table.caption));
+                let _ = writeln!(out, "{DATA}{link} {title}. {}</p>", prose(&table.caption));
             }
             Block::Code(text) => {
                 let _ = writeln!(out, "<pre><code>{}</code></pre>", escape(text));
@@ -398,6 +398,11 @@ pub(crate) fn table(out: &mut String, table: &Table) {
     out.push_str("</tbody></table></div>\n");
 }
 
+/// How such a link begins.
+const DOWNLOAD: &str = "<a download=\"";
+/// What stands before that of a table for programs.
+const DATA: &str = "<p class=\"data\">";
+
 /// A link that holds the CSV itself.
 fn download(table: &Table) -> String {
     let mut data = String::new();
@@ -412,7 +417,15 @@ fn download(table: &Table) -> String {
         }
     }
     let name = escape(&table.name);
-    format!("<a download=\"{name}.csv\" href=\"data:text/csv;charset=utf-8,{data}\">{name}.csv</a>")
+    format!("{DOWNLOAD}{name}.csv\" href=\"data:text/csv;charset=utf-8,{data}\">{name}.csv</a>")
+}
+
+/// The names of the files that a page holds for download, and whether each is a table for programs.
+pub fn downloads(page: &str) -> impl Iterator<Item = (&str, bool)> {
+    page.match_indices(DOWNLOAD).filter_map(move |(at, link)| {
+        let name = page[at + link.len()..].split('"').next()?;
+        Some((name, page[..at].ends_with(DATA)))
+    })
 }
 
 fn figure(out: &mut String, figure: &Figure) {
@@ -421,11 +434,7 @@ fn figure(out: &mut String, figure: &Figure) {
     let layout = if matches!(figure.plot, Plot::TimeSeries(_)) { "stack" } else { "grid" };
     let _ = writeln!(out, "<figure class=\"card\" id=\"figure-{name}\">");
     element(out, "h3", &figure.title);
-    let _ = writeln!(
-        out,
-        "<div class=\"chart {layout}\" role=\"img\" aria-label=\"{}; the table below holds the data\"></div>",
-        escape(&figure.title)
-    );
+    let _ = writeln!(out, "<div class=\"chart {layout}\"></div>");
     notes(out, &figure.notes);
     out.push_str("<figcaption>\n");
     out.push_str("<p>");

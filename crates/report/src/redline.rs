@@ -68,15 +68,18 @@ pub fn sentences(report: &RedlineReport) -> String {
             proven.target.percentile(),
             count(proven.traffic_per_s),
         ),
-        None if report.ended.is_some() => "proven: nothing; no step kept to the target\n".to_owned(),
-        None => String::new(),
+        None if report.ended.is_none() => String::new(),
+        None if report.steps.is_empty() => {
+            "proven: nothing; it ended before a step was complete\n".to_owned()
+        }
+        None => "proven: nothing; no complete step kept to the target\n".to_owned(),
     });
     out
 }
 
 #[cfg(test)]
 mod tests {
-    use krarup_model::headroom::{ProvenServer, ResponseTarget};
+    use krarup_model::headroom::{ProvenServer, RedlineStep, ResponseTarget};
 
     use super::*;
 
@@ -89,15 +92,23 @@ mod tests {
             missed_per_s: None,
             slower_per_s: None,
         };
-        let report = RedlineReport {
-            schema: 1,
-            pool: "main".into(),
-            server: "one".into(),
-            ended: Some(RedlineEnd::Target),
-            steps: Vec::new(),
-            proven: Some(proven),
-        };
-        let said = sentences(&report);
+        let said = sentences(&ended(RedlineEnd::Target, Vec::new(), Some(proven)));
         assert!(said.contains(" (p57); "), "{said}");
+    }
+
+    fn ended(end: RedlineEnd, steps: Vec<RedlineStep>, proven: Option<ProvenServer>) -> RedlineReport {
+        let (pool, server) = ("main".into(), "one".into());
+        RedlineReport { schema: 1, pool, server, ended: Some(end), steps, proven }
+    }
+
+    #[test]
+    fn a_step_that_was_not_made_has_missed_no_target() {
+        for (steps, why) in [
+            (Vec::new(), "it ended before a step was complete"),
+            (vec![RedlineStep::default()], "no complete step kept to the target"),
+        ] {
+            let said = sentences(&ended(RedlineEnd::FewReads, steps, None));
+            assert!(said.ends_with(&format!("proven: nothing; {why}\n")), "{said}");
+        }
     }
 }

@@ -19,6 +19,8 @@ use crate::figures::{
 
 /// No more buckets than this are drawn.
 const MOST_BUCKETS: u64 = 80;
+/// What intervals are of.
+const INTERVALS: &str = "± is half the 95 % t interval of ten batches of equal length; none where a batch has no request, or a percentile has fewer than 20 requests on a side.";
 
 /// The whole page. `title` says whose rows they are, `footer` names the program and its version.
 pub fn document(requests: &RequestEstimates, title: &str, footer: &str) -> Document {
@@ -202,7 +204,7 @@ pub fn operations(requests: &RequestEstimates) -> Table {
         name: "operations".into(),
         title: "Throughput and response time by operation".into(),
         caption: format!(
-            "{} ± is half the 95 % t interval of ten batches of equal length; none where a batch has no request.",
+            "{} {INTERVALS}",
             if requests.of_clients {
                 "At the clients that wrote the rows."
             } else {
@@ -317,8 +319,9 @@ pub fn servers(requests: &RequestEstimates) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         name: "servers".into(),
         title: "Each server".into(),
-        caption: "Of each request, or part of one, that was answered in the measured span. ± is half the 95 % t interval."
-            .into(),
+        caption: format!(
+            "Of each request, or part of one, that was answered in the measured span. {INTERVALS}"
+        ),
         columns: vec![
             Column::new("server", Unit::Text),
             Column::new("requests", Unit::Count),

@@ -90,7 +90,9 @@ impl CacheServer {
     /// # Errors
     /// In plain words, with the address and what to do about it.
     pub fn bind(settings: CacheSettings) -> Result<Self, Mistake> {
-        let listener = listen::listen_with(&settings.listen, settings.clients.listening)?;
+        let elsewhere = settings.listen.listening_hint("127.0.0.1:11211");
+        let listener = listen::listen_with(&settings.listen, settings.clients.listening)
+            .map_err(|why| if why.hint.is_empty() { Mistake { hint: elsewhere, ..why } } else { why })?;
         let system = |error: io::Error| format!("the system refuses what a server needs: {error}");
         let address = listener.address().map_err(system)?;
         let poll = Poll::new().map_err(system)?;

@@ -25,6 +25,9 @@ use crate::server_statistics::AskedServers;
 const FRESH: Duration = Duration::from_secs(10);
 /// How many different questions are kept with their answers.
 const KEPT: usize = 16;
+/// How many questions are taken at once: they are answered one after the other, and each takes a
+/// thread that monitoring needs.
+const MOST_ASKED: usize = 8;
 /// How many changes one question may have: each is replayed.
 const MOST_CHANGES: usize = 16;
 /// What is used is kept with the rate of this time before, so far apart, for so many moments.
@@ -43,6 +46,8 @@ pub(crate) struct LiveHeadroom {
     page: HeadroomPage,
     /// Held while an answer is computed: one at a time.
     answers: Mutex<VecDeque<KeptAnswer>>,
+    /// Held once by each question that is taken.
+    asked: Arc<()>,
     /// What monitoring was given last.
     last: Mutex<Option<Arc<Headroom>>>,
     /// What servers have shown that they can do, by name, and when; none: what was shown to the
@@ -156,6 +161,8 @@ enum NoHeadroom {
     Mistake(Mistake),
     /// A loop did not hand out what it keeps.
     Stuck,
+    /// Too many questions wait already.
+    Full,
 }
 
 /// An answer as JSON.
@@ -169,13 +176,17 @@ impl LiveHeadroom {
     pub(crate) fn new(live: LiveQuestion, page: HeadroomPage) -> Self {
         let (answers, last, proven) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (servers, uses, memory) = (AskedServers::default(), Mutex::default(), Mutex::default());
-        Self { live, page, answers, last, proven, servers, uses, memory }
+        Self { live, page, answers, asked: Arc::default(), last, proven, servers, uses, memory }
     }
 
     /// The answer to a request for `/headroom`.
     pub(crate) fn respond(&self, query: HttpQuery<'_>) -> HttpResponse {
+        let place = Arc::clone(&self.asked);
+        let is_full = Arc::strong_count(&place) > MOST_ASKED + 1;
         let found = AskedHeadroom::of(query).map_err(NoHeadroom::Mistake);
-        let found = found.and_then(|asked| self.answer(&asked, lock(&self.answers)));
+        let found = found.and_then(|asked| {
+            if is_full { Err(NoHeadroom::Full) } else { self.answer(&asked, lock(&self.answers)) }
+        });
         match found {
             Ok(answer) if query.page => {
                 HttpResponse { status: 200, kind: "text/html; charset=utf-8", body: (self.page)(&answer) }
@@ -184,6 +195,9 @@ impl LiveHeadroom {
             Err(NoHeadroom::Mistake(mistake)) => HttpResponse::text(400, format!("{mistake}\n")),
             Err(NoHeadroom::Stuck) => {
                 HttpResponse::text(503, "an event loop did not answer within a second\n")
+            }
+            Err(NoHeadroom::Full) => {
+                HttpResponse::text(503, "other questions about headroom are being answered; ask again\n")
             }
         }
     }
@@ -391,6 +405,17 @@ mod tests {
             let answer = ask(&headroom, query, false);
             assert!(answer.status == 400 && answer.body.contains(part), "{query}: {answer:?}");
         }
+    }
+
+    #[test]
+    fn so_many_questions_wait_and_monitoring_keeps_its_threads() {
+        let headroom = headroom(false);
+        let mut others: Vec<_> = (0..MOST_ASKED).map(|_| Arc::clone(&headroom.asked)).collect();
+        let full = ask(&headroom, "seed=2", false);
+        assert!(full.status == 503 && full.body.contains("ask again"), "{full:?}");
+        assert_eq!(ask(&headroom, "seed=x", false).status, 400);
+        others.pop();
+        assert_eq!(ask(&headroom, "seed=2", false).status, 200);
     }
 
     #[test]

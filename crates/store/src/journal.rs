@@ -27,7 +27,9 @@ use krarup_units::{Mistake, Nanos, Stamp};
 use crate::backoff::Backoff;
 use crate::postgres::batch_writer::BatchWriter;
 use crate::postgres::heads::Reader;
-use crate::postgres::{IDS_AHEAD, OutboxPart, Owned, Reconnecting, StoreError, is_deposed, words};
+use crate::postgres::{
+    IDS_AHEAD, OutboxPart, Owned, Reconnecting, StoreError, is_deposed, only_reads, words,
+};
 use krarup_broker::changes::CommitBatch;
 use krarup_broker::job::Id;
 use krarup_broker::queues::{Fetch, Fetched};
@@ -197,7 +199,8 @@ impl Journal {
     ) -> Result<Self, Mistake> {
         let (tell, events) = mpsc::channel();
         let over = Arc::new(AtomicBool::new(false));
-        let sender = EventSender { tell, wake: Arc::new(wake), over: Arc::clone(&over) };
+        let sender =
+            EventSender { tell, wake: Arc::new(wake), over: Arc::clone(&over), moves: Arc::default() };
         let next = AtomicU64::new(next_id);
         let ids = Arc::new(Ids { next, promised: AtomicU64::new(next_id + IDS_AHEAD) });
         let mut writers = Vec::new();
@@ -388,6 +391,8 @@ struct EventSender {
     tell: Sender<ThreadEvent>,
     wake: Arc<dyn Fn() + Send + Sync>,
     over: Arc<AtomicBool>,
+    /// How often all sessions were to be had anew though they stood.
+    moves: Arc<AtomicU64>,
 }
 
 impl EventSender {
@@ -422,11 +427,18 @@ struct Reconnector<S> {
     longest: Duration,
     lost: bool,
     since: Instant,
+    /// Whether the session last said that it writes nothing at all, and when it was last looked
+    /// whether a new one does.
+    only_reads: bool,
+    looked: Instant,
+    /// Of the moves of all sessions, those that this one has followed.
+    moves: u64,
 }
 
 impl<S: Reconnecting> Reconnector<S> {
     fn new(session: S, sender: EventSender, longest: Duration) -> Self {
-        Self { session, sender, longest, lost: false, since: Instant::now() }
+        let since = Instant::now();
+        Self { session, sender, longest, lost: false, since, only_reads: false, looked: since, moves: 0 }
     }
 
     /// Does something that may be done twice, again and again until the session has stood all the
@@ -435,31 +447,69 @@ impl<S: Reconnecting> Reconnector<S> {
         &mut self,
         mut what: impl FnMut(&mut S) -> Result<T, tokio_postgres::Error>,
     ) -> Result<Result<T, String>, Over> {
+        if self.is_outdated() {
+            self.mend()?;
+        }
+        let mut breaks: Option<Backoff> = None;
         loop {
             match what(&mut self.session) {
-                Ok(done) => return Ok(Ok(done)),
+                Ok(done) => {
+                    self.only_reads = false;
+                    return Ok(Ok(done));
+                }
                 Err(error) if is_deposed(&error) => return Err(Over),
-                Err(error) if !self.session.is_over(&error) => return Ok(Err(words(&error))),
+                Err(error) if !self.session.is_over(&error) => {
+                    self.only_reads = only_reads(&error);
+                    return Ok(Err(words(&error)));
+                }
                 Err(error) => self.lose(&words(&error)),
             }
-            let mut pauses = Backoff::new(RETRY_AFTER, self.longest);
-            loop {
-                if self.sender.is_over() {
-                    return Err(Over);
-                }
-                match self.session.mend() {
-                    Ok(()) => break,
-                    Err(StoreError::Deposed) => return Err(Over),
-                    Err(problem) => {
-                        self.lose(&problem.to_string());
-                        self.sender.wait(pauses.pause());
-                    }
+            // Each that can be had may break at once.
+            if let Some(pauses) = &mut breaks {
+                self.sender.wait(pauses.pause());
+            } else {
+                breaks = Some(Backoff::new(RETRY_AFTER, self.longest));
+            }
+            self.mend()?;
+        }
+    }
+
+    /// Whether the session is to be had anew though it stands. Where it writes nothing and a new
+    /// one does, a name has moved on, or a setting that sessions keep; then no other of this owner
+    /// reads on where nothing is written any more.
+    fn is_outdated(&mut self) -> bool {
+        if self.only_reads && self.looked.elapsed() >= self.longest {
+            if self.session.place().takes_writes().unwrap_or_default() {
+                self.sender.moves.fetch_add(1, Ordering::Relaxed);
+            }
+            // However long that took.
+            self.looked = Instant::now();
+        }
+        self.moves != self.sender.moves.load(Ordering::Relaxed)
+    }
+
+    /// Has the session back, however long that takes.
+    fn mend(&mut self) -> Result<(), Over> {
+        let mut pauses = Backoff::new(RETRY_AFTER, self.longest);
+        loop {
+            if self.sender.is_over() {
+                return Err(Over);
+            }
+            self.moves = self.sender.moves.load(Ordering::Relaxed);
+            match self.session.mend() {
+                Ok(()) => break,
+                Err(StoreError::Deposed) => return Err(Over),
+                Err(problem) => {
+                    self.lose(&problem.to_string());
+                    self.sender.wait(pauses.pause());
                 }
             }
-            self.lost = false;
-            self.since = Instant::now();
+        }
+        (self.only_reads, self.since) = (false, Instant::now());
+        if std::mem::take(&mut self.lost) {
             self.sender.say(ThreadEvent::Back);
         }
+        Ok(())
     }
 
     fn lose(&mut self, why: &str) {
@@ -740,7 +790,8 @@ mod tests {
 
     fn sender() -> (EventSender, Receiver<ThreadEvent>) {
         let (tell, events) = mpsc::channel();
-        (EventSender { tell, wake: Arc::new(|| ()), over: Arc::default() }, events)
+        let (over, moves) = (Arc::default(), Arc::default());
+        (EventSender { tell, wake: Arc::new(|| ()), over, moves }, events)
     }
 
     /// The wait would otherwise outlast any test.

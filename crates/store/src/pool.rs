@@ -42,6 +42,9 @@ pub const MOST_TOGETHER: usize = 512;
 /// How soon to try again what failed, at first and at most; the time doubles in between.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 const RETRY_AFTER_AT_MOST: Duration = Duration::from_secs(1);
+/// How long a session of the sweeps stands at most while nothing is written. Brokers that write
+/// again take for dead those that have not swept for 1.5 s.
+const LOOK_AFTER: Duration = Duration::from_millis(500);
 /// How long its own last requests may keep a broker from ending.
 const END_AT_MOST: Duration = Duration::from_secs(2);
 /// How often it is asked at once what became of a transaction, before that is left to a task of its
@@ -180,6 +183,8 @@ struct PoolState {
     refused: RefCell<BTreeMap<StatementKind, bool>>,
     /// Kinds that are not asked until then, and for how long they were kept back.
     held: RefCell<BTreeMap<StatementKind, Attempts>>,
+    /// Sessions that began no later than this are had anew.
+    outdated: Cell<Option<Instant>>,
 }
 
 /// A transaction that broke at its end: it is not known whether it was committed.
@@ -345,6 +350,7 @@ impl PoolState {
             lost_at: Cell::new(None),
             refused: RefCell::default(),
             held: RefCell::default(),
+            outdated: Cell::new(None),
         }
     }
 
@@ -477,12 +483,15 @@ impl PoolState {
     }
 
     /// Remembers why the database refused a request that writes; whether it is not to be tried
-    /// again.
+    /// again. A sweep is no client's: whatever it is refused for is not a request's fault.
     fn is_final(&self, query: &DatabaseRequest, why: &str, until: RefusedUntil) -> bool {
-        if until != RefusedUntil::Never && query.writes() {
+        let sweeps = matches!(query, DatabaseRequest::Sweep(_));
+        if (until != RefusedUntil::Never || sweeps) && query.writes() {
             self.refuse(query.kind(), why, until);
         }
-        until == RefusedUntil::Never || matches!(query, DatabaseRequest::Sweep(_) | DatabaseRequest::New(_))
+        sweeps
+            || matches!(query, DatabaseRequest::New(_))
+            || matches!(until, RefusedUntil::Never | RefusedUntil::Repaired)
     }
 
     /// Carries out queries of one kind until the answers are known, and tells them; those that come
@@ -497,7 +506,7 @@ impl PoolState {
         let mut unknown: Option<Unknown> = None;
         let (mut pauses, mut tries) = (backoff(), 0);
         loop {
-            self.drop_closed(session);
+            self.drop_closed(session, queue);
             if session.is_none() {
                 *session = match unknown {
                     Some(_) => Some(self.reconnect(queue).await?),
@@ -553,7 +562,8 @@ impl PoolState {
                     unknown = Some(Unknown { marker, session: open.known(), replies });
                     *session = None;
                 }
-                Err(Trouble::Refused { .. }) if asked.len() > 1 => {
+                // Where nothing is written that is so of each of them.
+                Err(Trouble::Refused { until, .. }) if asked.len() > 1 && until != RefusedUntil::Writes => {
                     self.done(marker);
                     self.is_back();
                     return self.carry_out_each(session, asked, way).await;
@@ -562,7 +572,7 @@ impl PoolState {
                     self.done(marker);
                     self.is_back();
                     if self.is_final(&asked[0].query, &why, until) {
-                        self.answer(&asked, vec![DatabaseReply::Failed(why)], way);
+                        self.answer(&asked, vec![DatabaseReply::Failed(why); asked.len()], way);
                         return Ok(Vec::new());
                     }
                     if until != RefusedUntil::TryLater {
@@ -590,11 +600,16 @@ impl PoolState {
         self.sender.owed_since.store(since, Ordering::Relaxed);
     }
 
-    /// A session that ended before anything is sent leaves nothing unknown.
-    fn drop_closed(&self, session: &mut Option<Rc<DatabaseSession>>) {
+    /// A session that ended before anything is sent leaves nothing unknown; nor does one that is to
+    /// be had anew.
+    fn drop_closed(&self, session: &mut Option<Rc<DatabaseSession>>, queue: usize) {
         if let Some(open) = session.take_if(|open| open.is_closed()) {
             self.lose("the connection has ended", Some(open.since()));
         }
+        // Where nothing is written a name, or a setting that sessions keep, may have moved on: the
+        // sweeps find out, for which no client waits.
+        let looks = queue == 0 && self.refused.borrow().values().any(|only_reads| *only_reads);
+        session.take_if(|open| self.is_outdated(open) || (looks && open.since().elapsed() >= LOOK_AFTER));
     }
 
     /// The same, each for itself: one of them spoils their statement.
@@ -733,6 +748,10 @@ impl PoolState {
         if refused.is_empty() {
             return;
         }
+        if refused.values().any(|only_reads| *only_reads) {
+            // Others may have begun while nothing was written, or where it is not written any more.
+            self.have_all_anew();
+        }
         refused.retain(|other, only_reads| *other != kind && !*only_reads);
         if refused.is_empty() {
             self.sender.say(PoolEvent::Takes);
@@ -795,6 +814,16 @@ impl PoolState {
         }
     }
 
+    /// From now on each session gives way to a new one when it is used next: what they read, too,
+    /// is of where it is written.
+    fn have_all_anew(&self) {
+        self.outdated.set(Some(Instant::now()));
+    }
+
+    fn is_outdated(&self, session: &DatabaseSession) -> bool {
+        self.outdated.get().is_some_and(|last| session.since() <= last)
+    }
+
     async fn reconnect(&self, queue: usize) -> Result<Rc<DatabaseSession>, Over> {
         let mut pauses = backoff();
         loop {
@@ -808,7 +837,9 @@ impl PoolState {
     /// Whether a connection of this queue has a session that has not ended; for sweeps, one of any
     /// queue. One that is not used does not notice its end by itself.
     fn is_served(&self, queue: usize) -> bool {
-        let stands = |one: &Weak<DatabaseSession>| one.upgrade().is_some_and(|one| !one.is_closed());
+        let stands = |one: &Weak<DatabaseSession>| {
+            one.upgrade().is_some_and(|one| !one.is_closed() && !self.is_outdated(&one))
+        };
         let has_session = |queue: &RequestQueue| queue.sessions.borrow().iter().any(stands);
         if queue == 0 { self.queues.iter().any(has_session) } else { has_session(&self.queues[queue]) }
     }

@@ -29,7 +29,7 @@ mod silence;
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use krarup_units::Nanos;
 use tokio_postgres::error::SqlState;
@@ -49,14 +49,16 @@ pub use schema::QueueSchema;
 pub use sharing::Sharing;
 
 use blocking::BlockingSession;
-pub(crate) use place::Reconnecting;
 use place::{END_HOLDER, LIGHT, LOOK, OWN, fence_of, is_fatal, lock_of, migrate};
-use rows::{NameTable, read, since_1970};
+pub(crate) use place::{Reconnecting, only_reads};
+use rows::{NameTable, read, since_1970, wall};
 use silence::OwnerSilence;
 
 /// Who takes over from another reads no more than so many bytes of messages before it serves; more
 /// of them are counted, and read when they are needed.
 const READ_AT_ONCE: u64 = 32 << 20;
+/// By the clock of the owner, as they were written.
+const OLD_KEYS: &str = "DELETE FROM krarup.key WHERE until <= $1";
 /// Ids that may be given before the number of the next one is written again.
 pub(crate) const IDS_AHEAD: Id = 1_000_000;
 
@@ -217,11 +219,6 @@ impl Owned {
         self.shard
     }
 
-    /// Where the queues are.
-    pub(crate) fn place(&self) -> &Database {
-        &self.place
-    }
-
     /// How many owners there have been.
     pub fn epoch(&self) -> i64 {
         self.epoch
@@ -261,7 +258,7 @@ impl Owned {
         for row in self.client.query("SELECT name FROM krarup.client", &[])? {
             contents.clients.push(row.get(0));
         }
-        self.client.execute("DELETE FROM krarup.key WHERE until <= clock_timestamp()", &[])?;
+        self.client.execute(OLD_KEYS, &[&wall(now)])?;
         for row in self.client.query("SELECT tube, key, id, until FROM krarup.key", &[])? {
             let kept = KeyRow { id: row.get::<_, i64>(2) as Id, until: since_1970(row.get(3)) };
             if shard.has(row.get(0)) {
@@ -328,7 +325,7 @@ impl Owned {
     /// As [`Self::renew`].
     pub fn set_down(&mut self, next_id: Id) -> Result<(), Error> {
         self.set_next_id(next_id)?;
-        self.client.execute("SELECT pg_advisory_unlock_all()", &[]).map(drop)
+        self.client.unlock_all()
     }
 
     fn set_next_id(&mut self, next_id: Id) -> Result<(), Error> {
@@ -385,13 +382,17 @@ impl Owned {
     /// # Errors
     /// As [`Self::renew`].
     pub fn forget_keys(&mut self) -> Result<(), Error> {
-        self.client.execute("DELETE FROM krarup.key WHERE until <= clock_timestamp()", &[]).map(drop)
+        self.client.execute(OLD_KEYS, &[&SystemTime::now()]).map(drop)
     }
 }
 
 impl Reconnecting for Owned {
     fn is_over(&self, error: &Error) -> bool {
         self.client.is_closed() || is_fatal(error)
+    }
+
+    fn place(&self) -> &Database {
+        &self.place
     }
 
     fn mend(&mut self) -> Result<(), StoreError> {
@@ -401,6 +402,10 @@ impl Reconnecting for Owned {
             client.query_one("SELECT epoch FROM krarup.owner WHERE shard = $1", &[&shard])?.get(0);
         if epoch != self.epoch || (!self.shard.is_whole() && !members::join(&mut client, self.shard.of)?) {
             return Err(StoreError::Deposed);
+        }
+        if !self.client.is_closed() {
+            // One that stands would stand in the way.
+            let _ = self.client.unlock_all();
         }
         if !own(&mut client, self.shard)? {
             // The session before has not noticed its end yet: it shall not do anything any more.

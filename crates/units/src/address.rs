@@ -139,13 +139,20 @@ impl From<Address> for String {
 }
 
 impl From<SocketAddr> for Address {
+    /// A link-local address has its zone: without it there is no such address.
     fn from(address: SocketAddr) -> Self {
-        Self { host: address.ip().to_string(), port: address.port() }
+        let host = match address {
+            SocketAddr::V6(zoned) if zoned.scope_id() != 0 => format!("{}%{}", zoned.ip(), zoned.scope_id()),
+            _ => address.ip().to_string(),
+        };
+        Self { host, port: address.port() }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddrV6;
+
     use super::*;
 
     #[test]
@@ -180,6 +187,14 @@ mod tests {
         for text in ["a\nb:1", "unix:a\nb", "srv:a\nb"] {
             assert!(text.parse::<Address>().unwrap_err().what.contains("a\\nb"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_link_local_address_keeps_its_zone() {
+        let zoned = SocketAddrV6::new("fe80::1".parse().unwrap(), 1, 0, 2);
+        let address = Address::from(SocketAddr::V6(zoned));
+        assert_eq!(address.to_string(), "[fe80::1%2]:1");
+        assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
     }
 
     #[test]

@@ -21,6 +21,9 @@ const BUCKET: Nanos = krarup_record::histogram::BUCKET;
 const LAW: f64 = 0.05;
 /// Fewer requests than this, averaged over time, are no difference worth a warning.
 const FEW: f64 = 0.05;
+/// A percentile beyond which fewer requests lie, two in each batch, has no interval: that of a
+/// batch is nearly its greatest value, which scatters by less than the percentile is off.
+const BEYOND: f64 = 2.0 * BATCHES as f64;
 
 /// Reads rows one by one.
 pub struct RowReader {
@@ -269,7 +272,11 @@ fn spread(batches: &[Option<&MeasuredDistribution>; BATCHES]) -> TimeSpread {
         let each: Vec<f64> = batches.iter().flatten().filter_map(|batch| of(batch)).collect();
         of_batches(of(&all).unwrap_or(0.0), &each)
     };
-    let at = |share: f64| of(&|batch| batch.quantile(share).map(Nanos::as_seconds));
+    let at = |share: f64| {
+        let found = of(&|batch| batch.quantile(share).map(Nanos::as_seconds));
+        let beyond = all.count() as f64 * share.min(1.0 - share);
+        Quantity { interval: found.interval.filter(|_| beyond >= BEYOND), ..found }
+    };
     TimeSpread { mean: of(&MeasuredDistribution::mean), percentiles: SHARES.map(at).to_vec() }
 }
 
@@ -343,6 +350,30 @@ mod tests {
         // One answer came before the span ended whose reply left after it.
         assert_eq!(station.servers[0].requests.abs_diff(all.count), 1);
         assert_eq!(station.histogram.total(), all.count);
+    }
+
+    /// Of 100 requests the 99th percentile of a batch is its greatest value.
+    #[test]
+    fn percentiles_with_too_few_requests_beyond_have_no_interval() {
+        for (requests, share, expected) in [
+            (100, 0.5, true),
+            (100, 0.99, false),
+            (100, 0.999, false),
+            (2_100, 0.99, true),
+            (2_100, 0.999, false),
+            (20_100, 0.999, true),
+        ] {
+            let mut rows = regular(requests);
+            for (number, (visit, _)) in (1_u64..).zip(&mut rows) {
+                let uniform = (number * number * 7_919 % 9_973 + 1) as f64 / 9_974.0;
+                visit.replied.0 += (-uniform.ln() * MILLI as f64) as u64;
+            }
+            let found = found(&rows, cut(&rows, 0, 0));
+            let response = &found.stations[0].operations[0].response;
+            assert!(response.mean.interval.is_some(), "{response:?}");
+            let interval = response.at(share).unwrap().interval;
+            assert_eq!(interval.is_some(), expected, "{share} of {requests}: {response:?}");
+        }
     }
 
     /// The warm-up is slower: within the cut nothing of it is left, and the whole run tells how

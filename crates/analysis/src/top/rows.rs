@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use krarup_record::exposition::read::BucketedTimes;
 use krarup_units::Seconds;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::look::{LookPair, MetricNames, ServiceKind};
 
@@ -44,14 +44,14 @@ pub struct TopQueue {
 /// The messages and the store of brokers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TopStore {
-    /// Messages that wait.
-    pub ready: f64,
+    /// Messages that wait; none, as of the next three: the database has not told.
+    pub ready: Option<f64>,
     /// Messages with a consumer.
-    pub reserved: f64,
+    pub reserved: Option<f64>,
     /// Messages that are not due yet.
-    pub delayed: f64,
+    pub delayed: Option<f64>,
     /// Messages that were put aside.
-    pub buried: f64,
+    pub buried: Option<f64>,
     /// Tubes.
     pub tubes: f64,
     /// Clients that wait for a message.
@@ -122,7 +122,7 @@ pub struct TopPool {
     pub coalesced_per_s: f64,
     /// Requests refused by its limits, per second.
     pub limited_per_s: f64,
-    /// Copies, refills and shadows not sent, per second.
+    /// Copies, refills and shadows not sent, and copies that failed, per second.
     pub dropped_per_s: f64,
     /// Requests that the gutter pool took, per second.
     pub guttered_per_s: f64,
@@ -195,8 +195,17 @@ pub struct TopTube {
     /// Why there is none.
     pub silent: Option<String>,
     /// When no message waits any more if it goes on so, of the broker where that is last; infinite
-    /// (`null` in JSON, as what is not known): never.
+    /// (`"never"` in JSON): never.
+    #[serde(serialize_with = "seconds_or_never")]
     pub drain_s: Option<Seconds>,
+}
+
+/// JSON has no number that is infinite, and `null` is what is not known.
+fn seconds_or_never<S: Serializer>(time: &Option<Seconds>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(seconds) if seconds.is_infinite() => serializer.serialize_str("never"),
+        _ => time.serialize(serializer),
+    }
 }
 
 /// Operations of a broker that wait for a message: how long says nothing of the broker.
@@ -272,9 +281,8 @@ pub(super) fn queue(pairs: &[&LookPair]) -> TopQueue {
 
 /// The messages and the store of brokers.
 pub(super) fn store(pairs: &[&LookPair]) -> TopStore {
-    let state = |state: &str| {
-        of_messages(pairs, |pair| pair.value_of("krarup_broker_messages", "state", state)).unwrap_or(0.0)
-    };
+    let state =
+        |state: &str| of_messages(pairs, |pair| pair.value_of("krarup_broker_messages", "state", state));
     let value = |name: &str| sum(pairs, |pair| pair.value(name));
     TopStore {
         ready: state("ready"),

@@ -185,9 +185,10 @@ fn a_tube_has_its_workers_or_the_reason_why_there_is_no_conclusion() {
     let tube = &figures.tubes[0];
     assert_eq!((tube.ready, tube.reserved, tube.consumers_waiting), (Some(25.0), 3.0, 1.0));
     assert_eq!((tube.service_p95_s, tube.drain_s), (Some(0.3), Some(f64::INFINITY)));
+    assert_eq!(serde_json::to_value(tube).unwrap()["drain_s"], "never");
     let needed = tube.workers.as_ref().unwrap();
     assert_eq!((needed.low, needed.mean, needed.high, needed.target.as_str()), (5.0, 6.0, 7.0, "p95 < 1 s"));
-    assert_eq!((figures.store.unwrap().ready, figures.store.unwrap().commits_per_s), (25.0, 200.0));
+    assert_eq!((figures.store.unwrap().ready, figures.store.unwrap().commits_per_s), (Some(25.0), 200.0));
     assert_eq!(figures.services, [ServiceKind::Broker]);
     // Each of two brokers sees a part of the arrivals.
     for uptime in [10.0, 11.0] {
@@ -218,9 +219,25 @@ fn messages_that_brokers_share_are_counted_once() {
             state.looked(name, uptime, Samples::read(&text.0));
         }
         let figures = state.figures(1.0, None);
-        assert_eq!((figures.store.unwrap().ready, figures.tubes[0].ready), (ready, Some(ready)));
+        assert_eq!((figures.store.unwrap().ready, figures.tubes[0].ready), (Some(ready), Some(ready)));
         assert_eq!(figures.tubes[0].reserved, 6.0, "each tells its own consumers");
     }
+}
+
+/// A script that waits for queues to be empty must not go on because the database is gone.
+#[test]
+fn messages_of_which_the_database_has_not_told_are_not_none() {
+    let mut state = state(&["b"]);
+    for uptime in [10.0, 11.0] {
+        let mut text = ExpositionText::default();
+        text.value("krarup_broker_uptime_seconds", uptime);
+        text.one("krarup_broker_tube_consumers_busy", "tube", "jobs", 3);
+        state.looked("b", uptime, Samples::read(&text.0));
+    }
+    let figures = serde_json::to_value(state.figures(1.0, None)).unwrap();
+    let absent = ["ready", "reserved", "delayed", "buried"].map(|state| &figures["store"][state]);
+    assert!(absent.iter().all(|count| count.is_null()), "{figures}");
+    assert!(figures["store"]["clients_waiting"].is_number() && figures["tubes"][0]["drain_s"].is_null());
 }
 
 #[test]

@@ -135,6 +135,8 @@ impl Broker {
             },
             Cached::Stats { .. } => {
                 self.counts.count(Verb::Stats);
+                // It walks through all queues.
+                self.turn = 0;
                 let text = self.memcached_statistics(asking.now);
                 self.tell(asking, text.as_bytes());
             }
@@ -177,7 +179,7 @@ impl Broker {
         match put {
             Ok(put) => {
                 let reply_format = if store.noreply { ReplyFormat::Not } else { ReplyFormat::Put };
-                let lives = memcached::lives(store.exptime, self.queues.wall(asking.now));
+                let lives = memcached::lives(store.exptime, self.queues.wall_now(asking.now));
                 self.ask(
                     asking,
                     &Request::Put(Put { flags: store.flags, lives, body: store.data, ..put }),

@@ -5,7 +5,7 @@ use krarup_record::{LoopUse, Operation};
 use krarup_service::{ClientId, Service, ThreadUse};
 use krarup_units::{Outbox, Parsed, Stamp};
 
-use super::{Broker, Dialog, Discard, Ending, KEEP, MOST_UNSENT, Visit, goes_beside_puts, operation};
+use super::{A_TURN, Broker, Discard, Ending, KEEP, MOST_UNSENT, Visit, goes_beside_puts, operation};
 use crate::shared::SharedQueues;
 
 /// The listener at which clients speak memcached's protocol; at the other they speak beanstalkd's.
@@ -18,10 +18,11 @@ impl Service for Broker {
 
     fn read(&mut self, id: ClientId, bytes: &[u8], received: Stamp, now: Stamp) -> usize {
         let mut done = 0;
+        self.turn = A_TURN;
         loop {
             let rest = &bytes[done..];
             let Some(dialog) = self.dialogs[id as usize].as_mut() else { return bytes.len() };
-            dialog.stuck = false;
+            (dialog.stuck, dialog.turn_over) = (false, false);
             if dialog.quitting {
                 done = bytes.len();
                 break;
@@ -50,10 +51,11 @@ impl Service for Broker {
                 self.complain(id, Discard::of_line(LineError::BadFormat, 0), received, end + 2);
                 continue;
             }
-            if dialog.is_held_back() {
-                dialog.stuck = true;
+            if dialog.is_held_back() || self.turn == 0 {
+                self.hold_back(id);
                 break;
             }
+            self.turn -= 1;
             if dialog.memcached.is_some() {
                 match self.memcached_bytes(id, rest, received, now) {
                     0 => break,
@@ -103,7 +105,8 @@ impl Service for Broker {
     }
 
     fn paused(&self, id: ClientId) -> bool {
-        self.dialogs[id as usize].as_ref().is_some_and(Dialog::is_held_back)
+        let dialog = self.dialogs[id as usize].as_ref();
+        dialog.is_some_and(|dialog| dialog.turn_over || dialog.is_held_back())
     }
 
     fn ended(&mut self, id: ClientId, now: Stamp) {
@@ -251,8 +254,9 @@ impl Service for Broker {
         self.queues.holds_lease(id) || self.shared.as_ref().is_some_and(|shared| shared.holds_lease(id, now))
     }
 
-    /// A client that waits for a message and vanishes must not be given one.
-    fn heeds_end(&self, _id: ClientId) -> bool {
-        true
+    /// A client that waits for a message and vanishes must not be given one. What only waits for
+    /// its next turn is carried out whatever becomes of it.
+    fn heeds_end(&self, id: ClientId) -> bool {
+        self.dialogs[id as usize].as_ref().is_none_or(|dialog| !dialog.turn_over)
     }
 }

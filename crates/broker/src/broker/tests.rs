@@ -175,6 +175,51 @@ fn a_client_that_waits_is_read_later_when_it_is_answered() {
 }
 
 #[test]
+fn of_one_client_so_many_requests_are_carried_out_before_others_have_their_turn() {
+    let mut broker = broker(false);
+    let [eager, other] = [(); 2].map(|()| broker.opened());
+    let said = "ping\r\n".repeat(1_000);
+    let mut used = broker.read(eager, said.as_bytes(), NOW, NOW);
+    assert_eq!(used, A_TURN as usize * "ping\r\n".len());
+    assert!(broker.paused(eager) && !broker.heeds_end(eager));
+    assert_eq!(say(&mut broker, other, "ping\r\n"), "PONG\r\n");
+    let mut answered = hear(&mut broker, eager);
+    broker.ended(eager, NOW);
+    while broker.next_runnable() == Some(eager) {
+        assert!(!broker.finished(eager));
+        used += broker.read(eager, &said.as_bytes()[used..], NOW, NOW);
+        answered += &hear(&mut broker, eager);
+    }
+    assert_eq!((used, answered), (said.len(), "PONG\r\n".repeat(1_000)));
+    assert!(!broker.paused(eager) && broker.finished(eager));
+}
+
+#[test]
+fn a_request_that_walks_through_much_takes_more_of_a_turn() {
+    let mut broker = broker(false);
+    let watcher = broker.opened();
+    // Beside the tube that each client watches.
+    for tube in 1..TUBES_A_REQUEST {
+        broker.queues.watch(watcher, &format!("t{tube}"));
+    }
+    let many = A_TURN as usize;
+    for (id, request, count) in [
+        (watcher, "reserve-with-timeout 0\r\n", many / 2),
+        (broker.opened(), "reserve-with-timeout 0\r\n", many),
+        (broker.opened(), "stats-reset\r\n", 1),
+        (broker.opened(), "expire-tube t 9\r\n", 1),
+        (broker.opened_memcached(), "stats\r\n", 1),
+    ] {
+        let used = broker.read(id, request.repeat(many + 1).as_bytes(), NOW, NOW);
+        assert_eq!(used, count * request.len(), "{request}");
+    }
+    // So does a batch of many messages.
+    let id = broker.opened();
+    let batch = format!("put-batch 0 0 60{}\r\n{}", " 1".repeat(many), "x\r\n".repeat(many));
+    assert_eq!(broker.read(id, format!("{batch}ping\r\n").as_bytes(), NOW, NOW), batch.len());
+}
+
+#[test]
 fn a_client_that_waits_is_answered_where_the_one_that_puts_quits_at_once() {
     let mut broker = broker(false);
     let [worker, producer] = [(); 2].map(|()| broker.opened());

@@ -267,7 +267,7 @@ pub const TABLE: &[BrokerMetric] = &[
             DrainTime::Unknown => None,
         },
         |_| None,
-        "When no message of the tube waits any more if it goes on so; absent in `batch` and `direct` while some wait, and where no consumer that waits may take them, as of a paused tube.",
+        "When no message of the tube waits any more if it goes on so, `+Inf` for never; absent in `batch` and `direct` while some wait, and where no consumer that waits may take them, as of a paused tube.",
     ),
     tube_total(
         "krarup_broker_tube_arrivals_total",
@@ -286,7 +286,7 @@ pub const TABLE: &[BrokerMetric] = &[
     ),
     tube_total(
         "krarup_broker_tube_held_seconds_total",
-        |jobs| jobs.held.as_seconds(),
+        |jobs| jobs.held,
         "Time from the hand-out of a message of the tube to the end of its lease, of all leases that ended, those given up too.",
     ),
     BrokerMetric {
@@ -449,7 +449,7 @@ fn services(text: &mut ExpositionText, name: &str, state: &TubeState, tube: &Tub
             text.labelled(name, &[("tube", tube.tube.clone()), ("quantile", quantile.to_owned())], time);
         }
     }
-    text.one(&format!("{name}_sum"), "tube", &tube.tube, jobs.service.as_seconds());
+    text.one(&format!("{name}_sum"), "tube", &tube.tube, jobs.service);
     text.one(&format!("{name}_count"), "tube", &tube.tube, jobs.done);
 }
 

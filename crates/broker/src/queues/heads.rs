@@ -85,7 +85,7 @@ impl Queues {
         self.unwatch_expiry(id);
         let job = self.jobs.remove(&id).expect("it is here");
         self.used -= job.cost();
-        if let JobState::Delayed { until } = job.state {
+        if let JobState::Delayed { until, .. } = job.state {
             self.due.remove(&(until, Due::Delay(id)));
         }
     }
@@ -394,9 +394,7 @@ impl Queues {
                 let line = to.as_ref().map_or(Some(&tube.ready), |to| tube.addressed.get(to))?;
                 line.rest().map(|(priority, id)| (priority.into(), id))
             }
-            StoredQueue::Delayed(name) => {
-                tube(name)?.delayed.rest().map(|(until, id)| (self.wall(until).0, id))
-            }
+            StoredQueue::Delayed(name) => tube(name)?.delayed.rest().map(|(due, id)| (due.0, id)),
             StoredQueue::Buried(name) => tube(name)?.buried.rest(),
             StoredQueue::Sent(line) => self.sent.get(line)?.rest().map(|id| (0, id)),
         }
@@ -435,7 +433,7 @@ impl Queues {
                         let id = row.id;
                         self.admit(row);
                         self.heads.leaving.insert(id, self.heads.committed);
-                        if let JobState::Delayed { until } = self.jobs[&id].state {
+                        if let JobState::Delayed { until, .. } = self.jobs[&id].state {
                             self.due.insert((until, Due::Delay(id)));
                         }
                     }
@@ -480,7 +478,7 @@ impl Queues {
         let mut last = None;
         let (mut keys, mut leaving) = (Vec::with_capacity(fetched_count), Vec::new());
         for row in fetched.rows {
-            let place = (self.place(&row), row.id);
+            let place = (Self::place(&row), row.id);
             last = Some(place);
             if self.jobs.contains_key(&row.id)
                 || matches!(self.batch.messages.get(&row.id), Some(MessageChange::Delete))
@@ -514,8 +512,12 @@ impl Queues {
                 read(tube.line_mut(to), &keys, end, fetched_count, |(priority, id)| (priority as u32, id))
             }
             StoredQueue::Delayed(_) => {
-                self.due.extend(keys.iter().map(|(until, id)| (Stamp(*until), Due::Delay(*id))));
-                read(&mut tube.delayed, &keys, end, fetched_count, |(until, id)| (Stamp(until), id))
+                for (_, id) in &keys {
+                    if let JobState::Delayed { until, .. } = self.jobs[id].state {
+                        self.due.insert((until, Due::Delay(*id)));
+                    }
+                }
+                read(&mut tube.delayed, &keys, end, fetched_count, |(due, id)| (Nanos(due), id))
             }
             _ => read(&mut tube.buried, &keys, end, fetched_count, |place| place),
         };
@@ -553,10 +555,10 @@ impl Queues {
     }
 
     /// What a row's line is ordered by.
-    fn place(&self, row: &MessageRow) -> u64 {
+    fn place(row: &MessageRow) -> u64 {
         match row.standing {
             StoredState::Ready => row.priority.into(),
-            StoredState::Delayed(wall) => self.stamp(wall).0,
+            StoredState::Delayed(due) => due.0,
             StoredState::Buried(order) => order,
         }
     }
@@ -569,7 +571,7 @@ impl Queues {
             (StoredQueue::Ready(name, to), JobState::Ready) if in_tube(name) && job.receiver == *to => {
                 Some((job.priority.into(), id))
             }
-            (StoredQueue::Delayed(name), JobState::Delayed { until }) if in_tube(name) => Some((until.0, id)),
+            (StoredQueue::Delayed(name), JobState::Delayed { due, .. }) if in_tube(name) => Some((due.0, id)),
             (StoredQueue::Buried(name), JobState::Buried { order }) if in_tube(name) => Some((order, id)),
             _ => None,
         }
@@ -579,9 +581,10 @@ impl Queues {
     fn admit(&mut self, row: MessageRow) {
         let state = match row.standing {
             StoredState::Ready => JobState::Ready,
-            StoredState::Delayed(wall) => JobState::Delayed { until: self.stamp(wall) },
+            StoredState::Delayed(due) => JobState::Delayed { until: self.stamp(self.own_time(due)), due },
             StoredState::Buried(order) => JobState::Buried { order },
         };
+        let row = self.with_own_times(row);
         let tube = self.tubes.find_or_make(&row.tube);
         self.expiring |= row.lives_until.is_some();
         let (id, job) = (row.id, row.into_job(tube, state));
@@ -624,7 +627,7 @@ impl Queues {
             }
             StoredQueue::Delayed(name) => {
                 let tube = self.tubes.find_or_make(name);
-                self.tubes.get_mut(tube).delayed.unread((Stamp(0), 0), count);
+                self.tubes.get_mut(tube).delayed.unread((Nanos::ZERO, 0), count);
                 self.totals.delayed += count;
                 self.want(line);
             }

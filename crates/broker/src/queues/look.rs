@@ -139,6 +139,11 @@ impl Queues {
         self.client(client).watched.iter().map(|tube| Arc::clone(&self.tubes.get(*tube).name)).collect()
     }
 
+    /// How many these are.
+    pub(crate) fn watched_count(&self, client: ClientId) -> usize {
+        self.client(client).watched.len()
+    }
+
     /// Whether it waits for a message.
     pub fn is_waiting(&self, client: ClientId) -> bool {
         self.client(client).waiting.is_some()
@@ -148,7 +153,7 @@ impl Queues {
     pub fn view_job(&self, id: Id, now: Stamp) -> Option<JobView> {
         let job = self.jobs.get(&id).filter(|job| job.state != JobState::Pending)?;
         let time_left = match job.state {
-            JobState::Reserved { until, .. } | JobState::Delayed { until } => {
+            JobState::Reserved { until, .. } | JobState::Delayed { until, .. } => {
                 Nanos(until.0.saturating_sub(now.0))
             }
             _ => Nanos::ZERO,
@@ -186,7 +191,7 @@ impl Queues {
             watching: tube.watching.into(),
             waiting: tube.waiting.len() as u64,
             deletes: tube.deletes,
-            expired: tube.expired,
+            expired: Some(tube.expired),
             expires: Nanos::from_secs(tube.kept.expires.into()),
             keeps: Nanos::from_secs(tube.kept.keeps.into()),
             pauses: tube.pauses,

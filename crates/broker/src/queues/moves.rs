@@ -59,7 +59,8 @@ impl Queues {
             // Written before any client else may have it: the next to take it may pop it.
             if delay > Nanos::ZERO {
                 let until = self.on_the_microsecond(Stamp(now.0.saturating_add(delay.0)));
-                self.jobs.get_mut(&id).expect("he holds it").state = JobState::Delayed { until };
+                let state = self.delayed(until);
+                self.jobs.get_mut(&id).expect("he holds it").state = state;
                 self.write(id);
                 self.delay(id, until);
             } else {

@@ -36,6 +36,8 @@ pub struct Reserve {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitingClient {
+    /// Clients stand in each line in the order of their turns.
+    pub(super) turn: u64,
     pub(super) how: TakeMode,
     /// How long it waits; none: for ever.
     pub(super) until: Option<Stamp>,

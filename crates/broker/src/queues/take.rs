@@ -38,7 +38,9 @@ impl Queues {
             return Some(ReserveResult::Taken(taken));
         }
         if query.timeout == Some(Nanos::ZERO) {
-            return Some(ReserveResult::TimedOut);
+            // Where all there is is paused: who only looks asks for the warning, too.
+            let soon = query.how == TakeMode::Look && self.deadline_is_soon(client, now);
+            return Some(if soon { ReserveResult::DeadlineSoon } else { ReserveResult::TimedOut });
         }
         let until = query.timeout.map(|timeout| Stamp(now.0.saturating_add(timeout.0)));
         self.wait(client, query.how, until);
@@ -140,7 +142,9 @@ impl Queues {
         for tube in self.client(client).watched.clone() {
             self.tubes.get_mut(tube).waiting.push_back(client);
         }
-        self.client_mut(client).waiting = Some(WaitingClient { how, until, alarm: None });
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        self.client_mut(client).waiting = Some(WaitingClient { turn, how, until, alarm: None });
         self.set_alarm(client);
         self.totals.waiting += 1;
     }
@@ -159,18 +163,26 @@ impl Queues {
 
     /// It waits no longer, whatever for.
     pub(super) fn stop_waiting(&mut self, client: ClientId) -> Option<TakeMode> {
-        let waiting = self.client_mut(client).waiting.take()?;
+        let waiting = self.client(client).waiting?;
         if let Some(alarm) = waiting.alarm {
             self.due.remove(&(alarm, Due::Client(client)));
         }
         for tube in self.client(client).watched.clone() {
-            let line = &mut self.tubes.get_mut(tube).waiting;
-            if let Some(place) = line.iter().position(|other| *other == client) {
-                line.remove(place);
+            // A client that was served a moment ago stands behind all that wait for long.
+            let line = &self.tubes.get(tube).waiting;
+            let place = line.binary_search_by_key(&waiting.turn, |other| self.turn(*other));
+            if let Ok(place) = place {
+                self.tubes.get_mut(tube).waiting.remove(place);
             }
         }
+        self.client_mut(client).waiting = None;
         self.totals.waiting -= 1;
         Some(waiting.how)
+    }
+
+    /// When a client that is in a line began to wait, compared with the others.
+    fn turn(&self, client: ClientId) -> u64 {
+        self.client(client).waiting.expect("he waits").turn
     }
 
     /// Its side of the connection has ended: it is told that nothing arrived.

@@ -137,7 +137,38 @@ fn what_an_owner_finds_expires_as_its_tube_says() {
     queues.load_tube("default", TubeRow { expires: 60, ..TubeRow::default() });
     queues.tick(at(0));
     assert_eq!([1, 2, 3].map(|id| queues.peek(id).is_some()), [false, false, true]);
-    assert_eq!(queues.view_tube("default", at(0)).unwrap().expired, 2);
+    assert_eq!(queues.view_tube("default", at(0)).unwrap().expired, Some(2));
+}
+
+#[test]
+fn what_is_written_after_a_step_of_the_wall_clock_is_by_the_wall_as_it_is_then() {
+    let mut queues = queues(true);
+    let client = queues.open();
+    let told = Put { delay: 9, lives: Some(60), ..message(b"x") };
+    let early = queues.put(client, &told, at(1)).unwrap().0;
+    commit(&mut queues);
+    queues.set_wall(Nanos::from_secs(8_000));
+    let late = queues.put(client, &Put { key: Some("a"), ..told }, at(1)).unwrap().0;
+    let (number, batch) = queues.take_batch().unwrap();
+    let crate::changes::MessageChange::Insert(row) = &batch.messages[&late] else { panic!("{batch:?}") };
+    let wall = |seconds: u64| Nanos::from_secs(8_000 + seconds);
+    assert_eq!((row.created, row.lives_until), (wall(1), Some(wall(61))));
+    assert_eq!(row.standing, StoredState::Delayed(wall(10)));
+    assert_eq!(batch.keys.values().map(|row| row.until).collect::<Vec<_>>(), [wall(61)]);
+    assert_eq!(queues.wall_now(at(1)), wall(1));
+    // The next owner finds it as it was told, with the time that is left.
+    let mut next = Queues::new(QueueSettings { wall: wall(6), ..queues.settings });
+    next.load((**row).clone(), at(0));
+    assert_eq!((next.due(), next.view_job(late, at(4)).unwrap().state), (Some(at(4)), "delayed"));
+    next.tick(at(4));
+    assert_eq!((next.totals().ready, next.due()), (1, Some(at(55))));
+    // Of what is in memory nothing ends sooner or later, and a refused put leaves no key.
+    queues.refused(number, batch);
+    assert_eq!((queues.keys.len(), queues.keys_by_age.len()), (0, 0));
+    queues.tick(at(9));
+    assert_eq!(queues.view_job(early, at(9)).unwrap().state, "delayed");
+    queues.tick(at(10));
+    assert_eq!(reserve(&mut queues, client, at(60)), Some(early));
 }
 
 #[test]
@@ -297,6 +328,12 @@ fn a_client_that_holds_a_lease_near_its_end_gets_a_reply_instead_of_waiting() {
     queues.take_answers(&mut answers);
     assert_eq!(answers, [(client, ReserveResult::DeadlineSoon)]);
     assert_eq!(queues.reserve(client, EVER, at(2)), Some(ReserveResult::DeadlineSoon));
+    // Also one that looks where all there is is paused; a reserve answers as beanstalkd does.
+    put(&mut queues, client, 1);
+    queues.pause_tube("default", Nanos::from_secs(60), at(2));
+    let look = Reserve { how: TakeMode::Look, ..NOW };
+    assert_eq!(queues.reserve(client, look, at(2)), Some(ReserveResult::DeadlineSoon));
+    assert_eq!(queues.reserve(client, NOW, at(2)), Some(ReserveResult::TimedOut));
 }
 
 #[test]
@@ -862,7 +899,31 @@ fn what_has_waited_too_long_is_gone_unless_a_client_has_it() {
     let (id, _) = queues.put(a, &message(b"x"), at(6)).unwrap();
     assert_eq!(answers(&mut queues), [(b, Some(id))]);
     let view = queues.view_tube("default", at(6)).unwrap();
-    assert_eq!((view.expired, view.expires), (4, Nanos::from_secs(5)));
+    assert_eq!((view.expired, view.expires), (Some(4), Nanos::from_secs(5)));
+}
+
+#[test]
+fn clients_that_leave_their_lines_leave_the_others_in_order() {
+    let mut queues = queues(false);
+    let clients = [(); 5].map(|()| queues.open());
+    for client in clients {
+        queues.watch(client, "other");
+        assert_eq!(queues.reserve(client, EVER, at(0)), None);
+    }
+    let [producer, at_other] = [(); 2].map(|()| queues.open());
+    queues.use_tube(at_other, "other");
+    let [a, b, c, d, e] = clients;
+    let id = put(&mut queues, at_other, 1);
+    assert_eq!(answers(&mut queues), [(a, Some(id))]);
+    assert_eq!(queues.reserve(a, EVER, at(1)), None);
+    queues.give_up_waiting(c);
+    assert_eq!(answers(&mut queues), [(c, None)]);
+    queues.close(d, at(1));
+    for client in [b, e, a] {
+        let id = put(&mut queues, producer, 1);
+        assert_eq!(answers(&mut queues), [(client, Some(id))]);
+    }
+    assert_eq!(queues.totals().waiting, 0);
 }
 
 /// What a random client does next.

@@ -58,7 +58,8 @@ pub struct TubeView {
     pub watching: u64,
     pub waiting: u64,
     pub deletes: u64,
-    pub expired: u64,
+    /// None: those of one tube are not counted.
+    pub expired: Option<u64>,
     pub expires: Nanos,
     pub keeps: Nanos,
     pub pauses: u64,

@@ -109,8 +109,9 @@ pub(super) struct WaitingRequest {
     /// Whether it is being asked for now, and how often something had become ready before.
     pub(super) asking: bool,
     pub(super) asked_at: u64,
-    /// A client that finds something wakes the next.
-    pub(super) wakes: bool,
+    /// The tube in which a sweep saw something: if this client finds something, it wakes the next
+    /// of that one.
+    pub(super) wakes: Option<Arc<str>>,
     /// It waits no longer than for the answer that is under way.
     pub(super) gives_up: bool,
     /// Whether there was nothing for it when it was asked for.

@@ -322,7 +322,7 @@ impl SharedQueues {
             watching: here.as_ref().map_or(0, |here| here.watching),
             waiting: self.waiting_for(name),
             deletes: 0,
-            expired: 0,
+            expired: None,
             expires: facts.expires,
             keeps: facts.keeps,
             pauses: u64::from(facts.pause.0 > 0),

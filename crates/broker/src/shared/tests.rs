@@ -331,6 +331,40 @@ fn what_one_sweep_leaves_is_looked_for_sooner() {
     }
 }
 
+/// Clients that watch several tubes, and a sweep that saw something in one of them.
+#[test]
+fn each_client_that_finds_something_wakes_one_other() {
+    let mut both = Both::new(false);
+    for _ in 0..20 {
+        let client = both.open();
+        for tube in ["a", "b"] {
+            both.queues.watch(client, tube);
+        }
+        both.ask(client, &Request::Reserve);
+        let first = both.query();
+        both.answer(first.number, ResultCode::None);
+    }
+    both.shared.tick(&both.queues, NOW);
+    let sweep = both.shared.take_queries().into_iter().find_map(|asked| match asked.query {
+        DatabaseRequest::Sweep(waited) => {
+            Some((asked.number, waited.iter().position(|(tube, _)| &**tube == "a")?))
+        }
+        _ => None,
+    });
+    let (number, place) = sweep.expect("it sweeps");
+    let reply = DatabaseReply::Places { places: vec![place], expired: 0, more: false };
+    both.shared.answered(&mut both.queues, number, reply, &RequestTimes::default(), NOW);
+    let woken = both.shared.take_queries();
+    assert_eq!(woken.len(), 16);
+    both.answer(woken[0].number, ResultCode::Done);
+    let next = both.query();
+    both.answer(next.number, ResultCode::Done);
+    both.answer(woken[1].number, ResultCode::None);
+    let last = both.query();
+    both.answer(last.number, ResultCode::None);
+    assert!(both.shared.take_queries().is_empty(), "there was nothing more");
+}
+
 #[test]
 fn what_waits_is_what_the_database_said_and_grows_older() {
     let mut both = Both::new(false);

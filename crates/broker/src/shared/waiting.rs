@@ -17,7 +17,7 @@ const SWEEP: Nanos = Nanos::from_millis(250);
 /// And how long after a sweep that left some of it.
 const NEXT_PART: Nanos = Nanos::from_millis(20);
 /// A client is woken at once where others have put something; each that finds something wakes the
-/// next.
+/// next of that tube.
 const WOKEN_AT_ONCE: usize = 16;
 /// Tubes of which it is known when something last became ready in them.
 const MOST_LATEST: usize = 10_000;
@@ -45,7 +45,7 @@ impl SharedQueues {
             alarm: None,
             asking: false,
             asked_at: 0,
-            wakes: false,
+            wakes: None,
             gives_up: false,
             has_waited: false,
             queried: now,
@@ -158,10 +158,8 @@ impl SharedQueues {
     /// It has found something, or was told that it will not: whether it wakes the next.
     pub(super) fn has_found(&mut self, queues: &Queues, client: ClientId, now: Stamp) {
         let Some(wait) = self.holder(client).wait.take() else { return };
-        if wait.wakes {
-            for tube in wait.tubes {
-                self.wake(queues, &tube, None, true, now);
-            }
+        if let Some(tube) = wait.wakes {
+            self.wake(queues, &tube, None, true, now);
         }
     }
 
@@ -205,12 +203,13 @@ impl SharedQueues {
         let Some(line) = self.waiting.get(tube) else { return };
         let may = |client: &ClientId| receiver.is_none() || queues.name(*client).as_ref() == receiver;
         if let Some(client) = line.values().copied().find(may) {
-            self.wake_client(queues, client, wakes, now);
+            self.wake_client(queues, client, wakes.then(|| Arc::clone(tube)), now);
         }
     }
 
-    /// Asks once more for a client that waits; whether it wakes the next when it finds something.
-    fn wake_client(&mut self, queues: &Queues, client: ClientId, wakes: bool, now: Stamp) {
+    /// Asks once more for a client that waits; of which tube it wakes the next when it finds
+    /// something.
+    fn wake_client(&mut self, queues: &Queues, client: ClientId, wakes: Option<Arc<str>>, now: Stamp) {
         self.leave_lines(client);
         self.holder(client).wait.as_mut().expect("he waits").wakes = wakes;
         self.query_next(queues, client, now);
@@ -284,7 +283,7 @@ impl SharedQueues {
                 .take(WOKEN_AT_ONCE)
                 .collect();
             for client in woken {
-                self.wake_client(queues, client, true, now);
+                self.wake_client(queues, client, Some(Arc::clone(tube)), now);
             }
         }
     }

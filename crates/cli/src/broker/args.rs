@@ -13,7 +13,7 @@ use krarup_serve::broker::BrokerHeadroom;
 use krarup_store::postgres::QueueSchema;
 use krarup_units::{Address, Bytes, Nanos, text};
 
-use crate::flags::{Flags, count, whole};
+use crate::flags::{Flags, whole};
 use crate::headroom_page;
 use crate::limits::BrokerEdge;
 use crate::rows::RowFileArgs;
@@ -74,7 +74,7 @@ pub(crate) struct BrokerArgs {
     pub(super) pool: u32,
     /// Memory for all messages, each with 320 bytes beside its body, and the keys of put-unique,
     /// each with 200 bytes beside its names, in at most half of it; beyond it a put is answered
-    /// with OUT_OF_MEMORY
+    /// with OUT_OF_MEMORY. A bare number is bytes
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub(super) memory: Bytes,
     /// Memory for messages that wait, in the mode `owned` over a database, and at most half of
@@ -99,7 +99,7 @@ pub(crate) struct BrokerArgs {
     #[command(flatten)]
     pub(super) tubes: Flags<TubeSettings>,
     /// How many clients may be connected at once
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = count::<u32>)]
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = whole::<u32>(1, u64::MAX))]
     pub(super) connections: u32,
     /// How long the key of a put-unique is remembered
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = text::parse_duration)]
@@ -161,7 +161,25 @@ impl BrokerArgs {
         self.secret.is_some() || self.tls.asks()
     }
 
+    /// What is to be said where a message that may be put fits into no memory, however empty.
+    pub(super) fn memory_warning(&self) -> Option<String> {
+        let memory = self.memory_of_shard();
+        let of = if self.shards > 1 { " of each shard" } else { "" };
+        (memory < self.max_message_size.0.saturating_add(queues::OVERHEAD)).then(|| {
+            format!(
+                "a message of {}, which --max-message-size allows, never fits into the memory{of}, {}; \
+                 --memory takes a size with its unit, as 1GiB",
+                self.max_message_size,
+                Bytes(memory)
+            )
+        })
+    }
+
     /// Each shard has its part of the memory.
+    fn memory_of_shard(&self) -> u64 {
+        self.memory.0 / u64::from(self.shards)
+    }
+
     pub(super) fn resident(&self) -> Resident {
         let bytes = self.heads.0.min(self.memory.0 / 2) / u64::from(self.shards);
         Resident { bytes, heads: self.read_ahead as usize }
@@ -180,9 +198,9 @@ impl BrokerArgs {
     pub(super) fn queues(&self, clock: &Clock, durable: bool, shard: Shard) -> queues::QueueSettings {
         queues::QueueSettings {
             shard,
-            memory: self.memory.0 / u64::from(self.shards),
+            memory: self.memory_of_shard(),
             durable,
-            wall: clock.wall_epoch(),
+            wall: clock.wall_epoch_now(),
             remember_keys: Nanos::from_seconds(self.remember_keys),
             // Beyond half of the memory there must be room for what comes.
             resident: durable.then_some(self.resident()),
@@ -199,5 +217,25 @@ impl BrokerArgs {
         let words = ["broker"].into_iter().chain(flags.split_whitespace());
         let matches = Self::augment_args(clap::Command::new("broker")).try_get_matches_from(words);
         Self::from_arg_matches(&matches.unwrap()).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_into_which_the_largest_message_never_fits_is_warned_of() {
+        let warning = |flags: &str| BrokerArgs::of(flags).memory_warning();
+        for flags in ["", "--memory 512 --max-message-size 192", "--shards 64 --max-message-size 8MiB"] {
+            assert_eq!(warning(flags), None, "{flags}");
+        }
+        for (flags, said) in [
+            ("--memory 512 --max-message-size 193", "a message of 193 B, "),
+            ("--memory 512 --max-message-size 193", "fits into the memory, 512 B; "),
+            ("--shards 64 --max-message-size 32MiB", "fits into the memory of each shard, 16 MiB; "),
+        ] {
+            assert!(warning(flags).unwrap().contains(said), "{flags}");
+        }
     }
 }

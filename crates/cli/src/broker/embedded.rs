@@ -260,8 +260,6 @@ impl EmbeddedPostgres {
             .command("postgres", &words)
             .stdout(log.try_clone().map_err(wrong)?)
             .stderr(log)
-            // A terminal's Ctrl-C is the broker's affair.
-            .process_group(0)
             .spawn()
             .map_err(wrong)?;
         let ready = self.wait_until_ready(&mut server, before.as_deref());
@@ -323,8 +321,9 @@ impl EmbeddedPostgres {
         } else {
             Command::new(path)
         };
-        // A directory that this user may not read is no place to start from.
-        command.args(arguments).current_dir("/").stdin(Stdio::null());
+        // A directory that this user may not read is no place to start from; a terminal's Ctrl-C is
+        // the broker's affair.
+        command.args(arguments).current_dir("/").stdin(Stdio::null()).process_group(0);
         command
     }
 }

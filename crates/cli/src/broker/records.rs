@@ -43,7 +43,8 @@ impl BrokerRecords {
             Some(path) => {
                 let plan = args.row_files.plan(path.clone(), || listener(&args.listen));
                 let clock = *clock;
-                let writer = RowWriter::begin(&plan, (run, false), move || clock.now()).map_err(|error| {
+                let (now, epoch) = (move || clock.now(), move || clock.wall_epoch_now());
+                let writer = RowWriter::begin(&plan, (run, false), now, epoch).map_err(|error| {
                     Failure::usage(error.to_string()).hint("choose another file with --rows")
                 })?;
                 Some((writer, path.clone()))

@@ -170,19 +170,43 @@ fn a_stop_waits_for_a_server_that_stalls_as_long_as_it_is_told_to() {
     assert!(client.rest().is_empty());
 }
 
+/// No client waits for them, and with its connection a copy would be lost that its server has not
+/// read.
+#[test]
+fn a_stop_waits_for_the_copies_behind_a_write() {
+    for engine in ["engine = \"events\"", "engine = \"threads\"\nworkers = 1"] {
+        let config = "timeout = \"1000s\"\nshutdown_limit = \"200ms\"\nwrites = \"async\"";
+        let config = file("copies-at-the-end", &format!("{config}\n{engine}\n"));
+        let listeners = [listen(), listen()];
+        let (proxy, mut servers) = Program::proxy_before(&listeners, &["--config", &config]);
+        let mut client = proxy.connect();
+        client.send(b"set a 0 0 1\r\nx\r\n").unwrap();
+        servers[0].expect(b"set a 0 0 1\r\nx\r\n").unwrap();
+        servers[0].send(b"STORED\r\n").unwrap();
+        client.expect(b"STORED\r\n").unwrap();
+        servers[1].expect(b"set a 0 0 1\r\nx\r\n").unwrap();
+        drop(client);
+        let begun = Instant::now();
+        let ended = proxy.stop();
+        assert!(ended.success && begun.elapsed() >= Duration::from_millis(200), "{engine}: {ended:?}");
+    }
+}
+
 #[test]
 fn a_second_signal_ends_the_proxy_at_once() {
-    let config = "timeout = \"1000s\"\nshutdown_limit = \"1000s\"";
-    let (mut proxy, _listener, mut server) = before_a_script("impatient", config);
-    let mut client = proxy.connect();
-    client.send(b"get a\r\n").unwrap();
-    server.expect(b"get a\r\n").unwrap();
-    proxy.interrupt();
-    proxy.says_text("stopping");
-    proxy.signal(Signal::INT);
-    let ended = proxy.ended();
-    assert!(ended.success && ended.errors.contains("1 requests were not finished"), "{ended:?}");
-    assert!(ended.output.contains("queue: unlimited workers"), "statistics all the same: {ended:?}");
+    for engine in ["engine = \"events\"", "engine = \"threads\"\nworkers = 1"] {
+        let config = format!("timeout = \"1000s\"\nshutdown_limit = \"1000s\"\n{engine}");
+        let (mut proxy, _listener, mut server) = before_a_script("impatient", &config);
+        let mut client = proxy.connect();
+        client.send(b"get a\r\n").unwrap();
+        server.expect(b"get a\r\n").unwrap();
+        proxy.interrupt();
+        proxy.says_text("stopping");
+        proxy.signal(Signal::INT);
+        let ended = proxy.ended();
+        assert!(ended.success && ended.errors.contains("1 requests were not finished"), "{ended:?}");
+        assert!(ended.output.contains("queue: "), "statistics all the same: {ended:?}");
+    }
 }
 
 // ---- servers that are down or stall -------------------------------------------------------------

@@ -8,9 +8,15 @@ use crate::support::terminal::OnTerminal;
 
 /// hyperfine's JSON with these times, in a file.
 fn times(name: &str, times: &[f64]) -> String {
+    times_of(name, &["sort"], times)
+}
+
+/// The same of several commands, each of which took these.
+fn times_of(name: &str, commands: &[&str], times: &[f64]) -> String {
     let path = fresh(name);
-    let text = serde_json::json!({ "results": [{ "command": "sort", "times": times }] }).to_string();
-    fs::write(&path, text).unwrap();
+    let of = |command: &&str| serde_json::json!({ "command": command, "times": times });
+    let results: Vec<serde_json::Value> = commands.iter().map(of).collect();
+    fs::write(&path, serde_json::json!({ "results": results }).to_string()).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
@@ -43,6 +49,23 @@ fn a_gate_says_by_its_exit_code_whether_something_is_worse() {
         compared(&words).json()["limits"][0]["more"]["some"].as_u64().unwrap()
     };
     assert!(few("0.95") > few("0.8"));
+}
+
+#[test]
+fn a_gate_does_not_pass_where_a_benchmark_is_gone() {
+    let runs = [1.00, 1.01, 0.99];
+    let both = times_of("compare-both", &["sort", "cat"], &runs);
+    let one = times("compare-one", &runs);
+    let worse = times_of("compare-other", &["sort", "tac"], &[1.5, 1.51, 1.49]);
+    let limit = ["--fail-if", "time > 5%"];
+    let gate = |base: &String, other: &String| compared(&[&[base.as_str(), other][..], &limit].concat());
+    let ended = gate(&both, &one);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.errors.contains("lacks of compare-both"), "{ended:?}");
+    assert!(ended.errors.contains(": cat (1 in all)"), "{ended:?}");
+    assert_eq!(gate(&one, &both).code, Some(0), "what is new is no reason");
+    assert_eq!(gate(&both, &worse).code, Some(1), "what is beyond a limit stays that");
+    assert_eq!(compared(&[&both, &one]).code, Some(0), "without a limit it is a report");
 }
 
 #[test]

@@ -139,6 +139,19 @@ fn a_demo_leaves_another_experiment_as_it_is() {
         assert!(ended.errors.contains(" holds another experiment\n  hint: --out "), "{ended:?}");
         assert!(trial.is_file());
     }
+    // Left by a demo it is no other one, and not even thrown away where no server answers.
+    fs::copy(out.join("spec.toml"), out.join(".demo")).unwrap();
+    let port = support::process::Port::new();
+    let closed = port.address().to_string();
+    let arguments = ["demo", "--servers", &closed, "--out", out.to_str().unwrap()];
+    let ended = Program::begin(&arguments).ended();
+    assert_eq!((ended.code, ended.output.as_str()), (Some(1), ""), "{ended:?}");
+    assert!(ended.errors.contains("does not answer") && trial.is_file(), "{ended:?}");
+    // Nor is what was ended before its first trial.
+    fs::remove_file(out.join("spec.toml")).unwrap();
+    fs::remove_dir_all(out.join("trials/x")).unwrap();
+    let ended = Program::begin(&arguments).ended();
+    assert!(ended.code == Some(1) && ended.errors.contains("does not answer"), "{ended:?}");
     fs::remove_dir_all(out).unwrap();
 }
 
@@ -173,10 +186,15 @@ fn a_demo_that_was_stopped_goes_on_by_the_command_that_is_named() {
     let command = format!("`krarup run {directory}/spec.toml --out {directory}` goes on from here");
     assert!(ended.code == Some(130) && ended.errors.contains(&command), "{ended:?}");
     let spec = format!("{directory}/spec.toml");
+    assert_eq!(fs::read(out.join(".demo")).unwrap(), fs::read(&spec).unwrap());
     let mut again = Program::begin(&["run", &spec, "--out", directory, "--yes"]);
     let first = again.says(|line| line.contains("/8 ").then(|| line.to_owned()));
     assert!(!first.starts_with("1/8 "), "{first}");
     assert!(again.ended().success);
+    // What `krarup run` has measured no demo throws away.
+    let ended = Program::begin(&["demo", "--quick", "--servers", "embedded", "--out", directory]).ended();
+    assert!(ended.code == Some(2) && ended.errors.contains("another experiment"), "{ended:?}");
+    assert!(fs::read_dir(out.join("trials")).unwrap().count() > 0);
     fs::remove_dir_all(out).unwrap();
 }
 

@@ -1,5 +1,6 @@
-//! Every command that a document shows is one that the program understands, and every file it links
-//! to is there.
+//! Every experiment, spec and database that a document shows is one that the program understands,
+//! and every file it links to is there. Its commands are parsed where the command line is, in
+//! `main.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,133 +8,7 @@ use std::process::Command;
 
 use krarup_store::postgres::{Database, ProcessEnvironment};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The hand-written documents.
-fn documents() -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "python/README.md"]
-        .iter()
-        .map(|name| root().join(name))
-        .collect();
-    for folder in [
-        "docs/guide",
-        "docs/concepts",
-        "docs/comparisons",
-        "docs/course",
-        "docs/reference",
-        "docs/reproductions",
-    ] {
-        let entries = fs::read_dir(root().join(folder)).expect("the folder is there");
-        let pages = entries.map(|entry| entry.expect("it can be listed").path());
-        found.extend(pages.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
-    }
-    found
-}
-
-/// The commands of `krarup` in the shell blocks of a page, continued lines joined.
-fn commands(text: &str) -> Vec<String> {
-    let mut inside = false;
-    let mut found = Vec::new();
-    let mut line = String::new();
-    for raw in text.lines() {
-        if raw.trim_start().starts_with("```") {
-            inside = !inside && (raw.contains("sh") || raw.contains("console"));
-            continue;
-        }
-        if !inside {
-            continue;
-        }
-        line.push_str(raw.trim().trim_start_matches("$ "));
-        if let Some(kept) = line.strip_suffix('\\') {
-            line = kept.to_owned();
-            continue;
-        }
-        let command = std::mem::take(&mut line);
-        if command.starts_with("krarup ") {
-            found.push(command);
-        }
-    }
-    found
-}
-
-/// The words of a command as a shell would see them, up to a comment, a pipe or a redirection.
-fn words(command: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut quote = None;
-    let mut characters = command.chars().peekable();
-    while let Some(character) = characters.next() {
-        match (character, quote) {
-            ('\'' | '"', None) => quote = Some(character),
-            (_, Some(open)) if character == open => quote = None,
-            (' ', None) => words.push(String::new()),
-            ('#' | '|' | '>' | '&' | ';', None) => break,
-            ('\\', None) => words.extend(characters.next().map(String::from)),
-            _ => words.last_mut().expect("there is a word").push(character),
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    words
-}
-
-#[test]
-fn every_command_in_the_documents_is_understood() {
-    let mut tried = 0;
-    let mut wrong = Vec::new();
-    for path in documents() {
-        for command in commands(&fs::read_to_string(&path).expect("a document can be read")) {
-            // Help comes after everything else was found good.
-            let words = words(&command);
-            let output = Command::new(env!("CARGO_BIN_EXE_krarup"))
-                .args(&words[1..])
-                .arg("--help")
-                .output()
-                .expect("krarup runs");
-            tried += 1;
-            if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                wrong.push(format!("{}: `{command}`: {said}", path.display()));
-            }
-        }
-    }
-    assert!(tried >= 8, "the documents show commands: {tried}");
-    assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
-/// Of a service as systemd would start it: variables have the values that the unit's first lines
-/// show, or that systemd gives them.
-fn started(unit: &str) -> Option<String> {
-    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/"))?;
-    let mut command = line.replace("${CREDENTIALS_DIRECTORY}", "/run/credentials");
-    for line in unit.lines().filter_map(|line| line.strip_prefix("#   ")) {
-        if let Some((name, value)) = line.split_once('=') {
-            command = command.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value);
-        }
-    }
-    Some(command)
-}
-
-#[test]
-fn every_unit_starts_a_command_that_is_understood() {
-    let entries = fs::read_dir(root().join("packaging")).expect("the folder is there");
-    let paths = entries.map(|entry| entry.expect("it can be listed").path());
-    let units: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|ending| ending == "service")).collect();
-    assert!(units.len() >= 2, "{units:?}");
-    for path in units {
-        let unit = fs::read_to_string(&path).expect("a unit can be read");
-        // /proc/stat is read: the processors' load.
-        assert!(!unit.lines().any(|line| line == "ProcSubset=pid"), "{}", path.display());
-        let command = started(&unit);
-        let command = command.unwrap_or_else(|| panic!("{}: nothing is started", path.display()));
-        // Nor a specifier: the systemd of Ubuntu 22.04 (249) does not know all of them, such as %d.
-        assert!(!command.contains(['$', '%']), "{}: `{command}`", path.display());
-        let words = words(&command);
-        let words: Vec<&str> = words[1..].iter().map(String::as_str).chain(["--help"]).collect();
-        krarup(&words).unwrap_or_else(|why| panic!("{}: `{command}`: {why}", path.display()));
-    }
-}
+use crate::support::commands::{commands, documents, root, words};
 
 #[test]
 fn every_link_to_a_file_leads_to_one() {

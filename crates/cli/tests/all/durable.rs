@@ -5,6 +5,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
@@ -16,7 +17,7 @@ use storm::Storm;
 use crate::support::peer::Peer;
 use crate::support::process::{Program, python, skipped};
 use crate::support::{file, fresh, shown, until};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 mod backlog;
 pub(crate) mod cluster;
@@ -107,6 +108,25 @@ fn messages_outlive_the_broker_and_its_own_postgresql() {
     say(&mut peer, "use q\r\nput-unique k 1 0 60 1\r\nu\r\n", "USING q\r\nEXISTS 5\r\n");
     say(&mut peer, "peek-tube q\r\n", "FOUND 5 1\r\nu\r\n");
     assert!(broker.stop().success);
+}
+
+/// A terminal's Ctrl-C goes to all programs that the broker has started, too.
+#[test]
+fn a_broker_that_is_interrupted_while_its_database_is_made_ends_in_order() {
+    let Some(programs) = cluster::programs() else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let folder = fresh("interrupted");
+    let _left = Left { programs, data: folder.join("data") };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
+    command.args(["broker", "--listen", "127.0.0.1:0", "--postgres-embedded"]).arg(&folder).process_group(0);
+    let broker = Program::spawn(command);
+    until("it is being made", || ["data.new", "data"].iter().any(|name| folder.join(name).exists()));
+    let group = Pid::from_raw(broker.id() as i32).unwrap();
+    kill_process_group(group, Signal::INT).unwrap();
+    let ended = broker.ended();
+    assert!(ended.success && ended.errors.contains("this broker was waiting"), "{ended:?}");
+    assert!(!folder.join("data/postmaster.pid").exists(), "its server has ended");
 }
 
 #[test]
@@ -298,6 +318,7 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_one_owns_the_
     it_is_killed_between_two_batches(&cluster);
     an_outbox_of_large_messages_takes_little_memory(&cluster);
     refused::what_cannot_be_read_is_no_message_refused(&cluster);
+    refused::a_message_of_the_outbox_is_found_where_its_batch_cannot_be_written_twice(&cluster);
     nothing_is_lost_and_nothing_comes_twice(&cluster, "owned");
 }
 
@@ -346,6 +367,7 @@ fn what_comes_to_its_end_does_while_no_client_asks() {
     for mode in &MODES[1..] {
         ends::keys_are_forgotten_while_brokers_run(&cluster, mode);
         ends::a_lease_that_ends_with_its_broker_counts(&cluster, mode);
+        ends::a_broker_that_looks_for_long_is_not_taken_for_dead(&cluster, mode);
         ends::a_broker_that_is_just_back_takes_no_other_for_dead(&cluster, mode);
     }
 }
@@ -380,6 +402,7 @@ fn rows_that_are_gone_and_still_seen_change_no_answer_and_are_not_read_again_and
         snapshot::is_answered_as_before(&cluster, mode);
         snapshot::what_comes_back_is_found(&cluster, mode);
         snapshot::no_lease_reads_over_all_that_is_gone(&cluster, mode);
+        snapshot::each_part_of_a_tube_is_looked_into_once(&cluster, mode);
         snapshot::nothing_is_lost(&cluster, mode);
     }
 }
@@ -461,8 +484,9 @@ fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
     a_database_that_refuses_to_write_refuses_puts_and_loses_nothing(cluster, mode);
     a_full_disk_refuses_puts_and_loses_nothing(cluster, mode);
     refused::a_database_that_refuses_for_long_is_told_once(cluster, mode);
+    refused::a_broker_that_comes_back_to_a_database_that_only_reads_answers_puts(cluster, mode);
     if mode != "owned" {
-        refused::a_broker_that_comes_back_to_a_database_that_only_reads_answers_puts(cluster, mode);
+        refused::a_right_that_is_missing_is_told(cluster, mode);
         refused::what_only_reads_is_tried_again_seldom_and_is_no_message_refused(cluster, mode);
         refused::clients_are_served_where_the_archive_cannot_be_cleared(cluster, mode);
         refused::a_database_that_is_gone_is_told_whichever_connection_ended_first(cluster, mode);
@@ -474,6 +498,7 @@ fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
         more_than_one_sweep_takes_is_all_ready(cluster, mode);
     }
     what_is_gone_is_in_the_archive_for_a_time(cluster, mode);
+    all_tables_may_be_published(cluster, mode);
     a_queue_that_is_emptied_does_what_it_was_told_to_do(cluster, mode);
     what_dies_and_is_taken_at_once_was_in_the_tube_of_the_dead(cluster, mode);
     a_database_with_another_isolation_is_used_as_any(cluster, mode);
@@ -559,6 +584,22 @@ fn what_is_gone_is_in_the_archive_for_a_time(cluster: &Cluster, mode: &str) {
     say(&mut peer, "archive-tube default 0\r\n", "ARCHIVING\r\n");
     say(&mut peer, "pop\r\n", "POPPED 4 1\r\nx\r\n");
     assert_eq!(archived(), "");
+    assert!(broker.stop().success);
+}
+
+/// As what copies a database elsewhere by its changes begins with.
+fn all_tables_may_be_published(cluster: &Cluster, mode: &str) {
+    let name = format!("published_{mode}");
+    let store = cluster.database(&name);
+    let broker = broker(&store, mode);
+    cluster.sql(&name, "CREATE PUBLICATION everything FOR ALL TABLES");
+    let mut peer = broker.connect();
+    say(&mut peer, "archive-tube default 1\r\n", "ARCHIVING\r\n");
+    say(&mut peer, "put 1 1 60 1\r\nx\r\n", "INSERTED 1\r\n");
+    say(&mut peer, "reserve-with-timeout 15\r\ndelete 1\r\n", "RESERVED 1 1\r\nx\r\nDELETED\r\n");
+    cluster.sql(&name, "SELECT krarup.put('default', 'y')");
+    say(&mut peer, "reserve-with-timeout 15\r\n", "RESERVED 2 1\r\ny\r\n");
+    until("the archive is cleared", || cluster.sql(&name, "SELECT count(*) FROM krarup.archive") == "0");
     assert!(broker.stop().success);
 }
 
@@ -862,6 +903,14 @@ fn is_cut_at_its_commit(cluster: &Cluster, name: &str) -> bool {
     cut
 }
 
+/// What became of it is answered when the replica has it: it may be on this disk alone.
+fn a_session_is_cut_at_its_commit(cluster: &Cluster, name: &str) {
+    let then = cluster.sql(name, "SELECT clock_timestamp()");
+    until("it is at its commit", || is_cut_at_its_commit(cluster, name));
+    until("its outcome waits", || cluster.new_session_waits(name, &then));
+    cluster.commits_wait(name, false);
+}
+
 fn the_session_is_cut_at_its_commit(cluster: &Cluster, mode: &str) {
     let name = format!("commit_{mode}");
     let store = cluster.database(&name);
@@ -880,16 +929,14 @@ fn the_session_is_cut_at_its_commit(cluster: &Cluster, mode: &str) {
         // session is ended.
         cluster.commits_wait(&name, true);
         peer.send(said.as_bytes()).unwrap();
-        until("it is at its commit", || is_cut_at_its_commit(cluster, &name));
-        cluster.commits_wait(&name, false);
+        a_session_is_cut_at_its_commit(cluster, &name);
         peer.expect(heard.as_bytes()).unwrap_or_else(|why| panic!("{mode}: {said}: {why}"));
     }
     if mode != "owned" {
         // A lease is written, too.
         cluster.commits_wait(&name, true);
         peer.send(b"reserve\r\n").unwrap();
-        until("it is at its commit", || is_cut_at_its_commit(cluster, &name));
-        cluster.commits_wait(&name, false);
+        a_session_is_cut_at_its_commit(cluster, &name);
         peer.expect(b"RESERVED 3 1\r\nc\r\n").unwrap_or_else(|why| panic!("{mode}: reserve: {why}"));
         say(&mut peer, "touch 3\r\nrelease 3 1 0\r\n", "TOUCHED\r\nRELEASED\r\n");
     }
@@ -1025,22 +1072,52 @@ fn other_clock() -> Option<PathBuf> {
     folders.map(|entry| entry.path().join("faketime/libfaketime.so.1")).find(|path| path.exists())
 }
 
+/// A broker whose wall clock is off by what stands in the file `time`, read at every look.
+fn broker_at(library: &Path, time: &str, flags: &[&str]) -> Program {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
+    command
+        .args(["broker", "--listen", "127.0.0.1:0"])
+        .args(flags)
+        .env("LD_PRELOAD", library)
+        .env("FAKETIME_TIMESTAMP_FILE", time);
+    command
+        .env("FAKETIME_NO_CACHE", "1")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .env("DONT_FAKE_MONOTONIC", "1");
+    Program::spawn(command).listening()
+}
+
+#[test]
+fn what_is_put_after_a_step_of_the_wall_clock_outlives_the_broker_for_its_time() {
+    let (Some(library), Some(cluster)) = (other_clock(), Cluster::start("stepped")) else {
+        return skipped("libfaketime or PostgreSQL is not installed: apt-get install libfaketime postgresql");
+    };
+    let store = cluster.database("stepped");
+    let time = file("stepped-time", "-2h");
+    // As after two hours in which the machine was suspended.
+    let stepped = broker_at(&library, &time, &["--store", &store]);
+    fs::write(&time, "+0").unwrap();
+    let mut peer = stepped.connect();
+    say(&mut peer, "expire-tube brief 3600\r\nuse brief\r\n", "EXPIRING\r\nUSING brief\r\n");
+    say(&mut peer, "put 1 0 60 1\r\na\r\n", "INSERTED 1\r\n");
+    say(&mut peer, "use late\r\nput 1 3600 60 1\r\nb\r\n", "USING late\r\nINSERTED 2\r\n");
+    say(&mut peer, "use once\r\nput-unique k 1 0 60 1\r\nc\r\n", "USING once\r\nINSERTED 3\r\n");
+    assert!(stepped.stop().success);
+    let next = broker(&store, "owned");
+    let mut peer = next.connect();
+    say(&mut peer, "use brief\r\npeek-ready\r\n", "USING brief\r\nFOUND 1 1\r\na\r\n");
+    say(&mut peer, "use late\r\npeek-delayed\r\n", "USING late\r\nFOUND 2 1\r\nb\r\n");
+    say(&mut peer, "use once\r\nput-unique k 1 0 60 1\r\nc\r\n", "USING once\r\nEXISTS 3\r\n");
+    assert!(next.stop().success);
+}
+
 #[test]
 fn a_wall_clock_that_jumps_ends_no_lease_and_no_delay() {
     let Some(library) = other_clock() else {
         return skipped("libfaketime is not installed: apt-get install libfaketime");
     };
     let time = file("other-time", "+0");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
-    command
-        .args(["broker", "--listen", "127.0.0.1:0"])
-        .env("LD_PRELOAD", library)
-        .env("FAKETIME_TIMESTAMP_FILE", &time);
-    command
-        .env("FAKETIME_NO_CACHE", "1")
-        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-        .env("DONT_FAKE_MONOTONIC", "1");
-    let broker = Program::spawn(command).listening();
+    let broker = broker_at(&library, &time, &[]);
     let mut peer = broker.connect();
     say(&mut peer, "put 1 0 1000 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
     say(&mut peer, "put 1 1000 60 1\r\nb\r\n", "INSERTED 2\r\n");

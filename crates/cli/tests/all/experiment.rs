@@ -5,6 +5,7 @@ use crate::durable::cluster::programs as postgres_programs;
 use crate::support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -126,6 +127,11 @@ fn trials_of_another_plan_are_replaced_on_request_alone() {
     assert!(refused.errors.contains("hint: --yes replaces them; --out takes another"), "{refused:?}");
     assert!(there() == before, "nothing was changed");
     let words = ["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap(), "--yes"];
+    let mut asks = OnTerminal::begin(80, &words[..4]);
+    asks.shows(&["Replace 2? [y/N]"]);
+    asks.signal(Signal::INT);
+    assert_eq!(asks.ended().signal(), Some(Signal::INT.as_raw()));
+    assert!(there() == before, "nothing was changed");
     let replaced = Program::begin(&words).ended_within(LONG);
     assert!(replaced.success && there().0 != before.0, "{replaced:?}");
 }
@@ -525,7 +531,9 @@ fn a_report_can_be_had_for_latex_as_markdown_and_under_the_names_of_handouts() {
     assert!(table.contains("\\begin{tabular}{lrrrrrrrrrr}") && table.contains("\\bottomrule"), "{table}");
     assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("## Where the time goes"));
     let read = |name: &str| fs::read_to_string(export.join(name)).unwrap();
-    assert!(read("workload=read,connections=3/1/client_01.log").contains("ALL STATS"));
+    let client = read("workload=read,connections=3/1/client_01.log");
+    let head = "1         Threads\n3         Connections per thread\n0.1       Seconds\n";
+    assert!(client.starts_with(head) && client.contains("ALL STATS"), "{client}");
     assert!(read("workload=read,connections=3/1/mw_01.log").starts_with("start_ns,"));
     assert_eq!(read("processed.log").lines().count(), 5);
     assert!(read("README").contains("workload=write,connections=1/0: workload write, connections 1"));
@@ -579,6 +587,13 @@ fn clients_of_another_program_are_read_and_reported_like_ours() {
         load.iter().any(|one| one["station"] == "clients" && one["busy"].as_f64().unwrap() > 0.0),
         "{load:?}"
     );
+    let export = out.with_file_name("handed-in");
+    let words = ["report", out.to_str().unwrap(), "--export", export.to_str().unwrap()];
+    let ended = Program::begin(&words).ended();
+    assert!(ended.success, "{ended:?}");
+    let trial = "workload=read,connections=3/0";
+    let written = fs::read(out.join("trials").join(trial).join("said/1")).unwrap();
+    assert!(!written.is_empty() && fs::read(export.join(trial).join("client_01.log")).unwrap() == written);
     let (wrong, _) =
         place("experiment-foreign-wrong", &SPEC.replace("program = \"load\"", "command = [\"memtier\"]"));
     let refused = Program::begin(&["plan", wrong.to_str().unwrap()]).ended();

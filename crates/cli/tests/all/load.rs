@@ -275,6 +275,17 @@ fn a_wrong_value_fails_the_verification() {
 }
 
 #[test]
+fn a_run_that_only_missed_has_verified_nothing() {
+    let server = scripted(storing());
+    let flags = ["-s", &server.address, "-c", "1", "-n", "10", "--keys", "10", "--verify"];
+    let (code, _, stderr) = finished(&[&flags[..], &["--ratio", "0:1"]].concat());
+    assert!(code == 1 && stderr.contains("nothing was verified"), "{stderr}");
+    assert!(stderr.contains("hint: ") && stderr.contains("--populate"), "{stderr}");
+    let (code, _, stderr) = finished(&[&flags[..], &["--ratio", "1:0"]].concat());
+    assert_eq!(code, 0, "nothing was asked for: {stderr}");
+}
+
+#[test]
 fn a_miss_is_no_error_and_is_set_where_that_is_asked_for() {
     let server = scripted(storing());
     let flags =
@@ -887,6 +898,30 @@ fn results_of_generators_merge_into_one() {
     }
 }
 
+/// A pattern of names that fits the parts fits the sum of them, too, once that is there.
+#[test]
+fn a_generator_whose_result_is_named_twice_is_not_merged() {
+    let server = scripted(storing());
+    let names = ["once-one.json", "once-two.json", "once-all.json"].map(|name| file_with(name, ""));
+    let [one, two, all] = names.each_ref().map(|name| text(name));
+    for name in [one, two] {
+        assert_eq!(finished(&["-s", &server.address, "-c", "3", "-n", "90", "--json", name]).0, 0);
+    }
+    assert_eq!(finished(&["--merge", one, two, "--json", all]).0, 0);
+    let sum = std::fs::read_to_string(all).unwrap();
+    for (parts, (file, other)) in [
+        (&[one, one][..], (one, one)),
+        (&[one, all, two], (all, one)),
+        (&[all, two], (two, all)),
+        (&[all, all], (all, all)),
+    ] {
+        let (code, out, errors) = finished(&[&["--merge"], parts, &["--json", all]].concat());
+        let twice = format!("a generator of {file} is in {other} too, and would count twice");
+        assert!(code == 2 && out.is_empty() && errors.contains(&twice), "{parts:?}: {errors}");
+        assert_eq!(std::fs::read_to_string(all).unwrap(), sum);
+    }
+}
+
 /// Generators that each send a share are together what one is: the same requests, to the unit.
 #[test]
 fn shares_of_several_generators_are_one_load_and_none_may_be_missing() {
@@ -1102,6 +1137,8 @@ fn a_client_may_ask_every_server_in_turn() {
 fn connections_are_made_anew_after_their_number_of_requests() {
     let server = scripted(storing());
     let flags = ["-s", &server.address, "-c", "2", "-n", "60", "--reconnect-after", "10", "--verify"];
+    // Some of them hit, and others miss.
+    let flags = [&flags[..], &["--key-law", "zipf:2"]].concat();
     for extra in
         [&["--pipeline", "1"][..], &["--pipeline", "4"], &["--rate", "100000"], &["--on-miss", "set"]]
     {

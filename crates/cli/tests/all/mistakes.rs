@@ -4,6 +4,8 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::process::{Ended, Program};
 use crate::support::{file, fresh};
@@ -72,8 +74,11 @@ const OF_FLAGS: &[Row] = &[
     ("proxy -m 127.0.0.1:1 --listen 1.2.3.4:0", 2, &["this machine has no such address"]),
     ("proxy -m 127.0.0.1:1 --stats-dir /proc/x", 2, &["/proc/x cannot be made", "--stats-dir"]),
     ("cache --memory -1", 2, &["--memory", "-1"]),
+    ("cache -m 64 -I 2", 2, &["--max-item-size: 2 B is less than 1 KiB", "2MiB"]),
     ("cache --memory 1 --max-item-size 2MiB", 2, &["--memory 1 MiB cannot hold one item", "--max-item-size"]),
     ("cache -p 70000", 2, &["-p", "70000 is not from 0 to 65535"]),
+    ("cache --connections 0", 2, &["--connections", "0 is less than 1"]),
+    ("broker --connections 0", 2, &["--connections", "0 is less than 1"]),
     ("broker --mode bach", 2, &["--mode: `bach` is none of its values", "did you mean batch?"]),
     ("broker --shards 2 --buffer-memory 8MiB", 2, &["--buffer-memory is not held with --shards"]),
     ("broker --shards 2 --listen unix:/a/b --socket-mode 0600", 2, &["permissions", "add --secret FILE"]),
@@ -118,7 +123,8 @@ const OF_FLAGS: &[Row] = &[
     ("redline 127.0.0.1:1 --most-weight many", 2, &["--most-weight: `many` is no number"]),
     ("model calibrate x --unit parsec", 2, &["--unit: `parsec` is none of its values", "s, ms, us"]),
     ("at yesterday -- ls", 2, &["INSTANT: `yesterday` is no instant", "RFC 3339"]),
-    ("at 2020-01-01T00:00:00Z -- no-such-program", 1, &["no-such-program: there is no such file", "PATH"]),
+    ("at 1764300000 -- true", 2, &["that was ", " ago", "nanoseconds", "date +%s%N"]),
+    ("at 2020-01-01T00:00:00Z -- true", 2, &["that was ", " ago"]),
     ("at 2020-01-01T00:00:00Z", 2, &["COMMAND is missing", "krarup at --help"]),
     ("completions basch", 2, &["`basch` is none of its values", "did you mean bash?"]),
     ("man /proc/x", 1, &["/proc/x: there is no such file", "directory"]),
@@ -245,6 +251,15 @@ fn a_mistake_in_a_file_is_told_with_its_place() {
 }
 
 #[test]
+fn a_program_that_is_not_there_is_told_once_its_instant_has_come() {
+    let instant = SystemTime::now() - Duration::from_secs(1);
+    let instant = instant.duration_since(UNIX_EPOCH).unwrap().as_nanos().to_string();
+    let ended = Program::begin(&["at", &instant, "--", "no-such-program"]).ended();
+    let has = ["warning: the instant has passed", "no-such-program: there is no such file", "PATH"];
+    assert!(faults(&ended, 1, &has).is_empty(), "{ended:?}");
+}
+
+#[test]
 fn a_port_that_is_taken_is_told_by_every_service() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -253,6 +268,28 @@ fn a_port_that_is_taken_is_told_by_every_service() {
         let has = ["another process listens there", "choose another port"];
         assert!(faults(&ended, ended.code.unwrap_or(0), &has).is_empty(), "{service:?}: {ended:?}");
         assert!(matches!(ended.code, Some(1 | 2)), "{service:?}: {ended:?}");
+    }
+}
+
+/// A run tries once more what ends with 1, and never what ends with 2.
+#[test]
+fn what_the_system_refuses_at_the_start_is_no_mistake_in_words() {
+    let threads = ["proxy", "-m", "127.0.0.1:1", "--engine", "threads", "--workers", "1"];
+    for service in [&threads[..3], &threads, &["cache"]] {
+        let mut refused = 0;
+        // How many files it has open before depends on what started it.
+        for files in 5..=8 {
+            let mut command = Command::new("sh");
+            let script = format!("ulimit -n {files}; exec \"$@\"");
+            command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_krarup")]).args(service);
+            command.args(["--listen", "127.0.0.1:0"]);
+            let ended = Program::spawn(command).ended();
+            if ["cannot start", "the system refuses"].iter().any(|what| ended.errors.contains(what)) {
+                refused += 1;
+                assert!(ended.code == Some(1) && !ended.errors.contains("hint"), "{ended:?}");
+            }
+        }
+        assert!(refused > 0, "{service:?}");
     }
 }
 
@@ -301,6 +338,24 @@ fn a_check_says_nothing_of_servers_that_are_not_looked_up_yet() {
     assert!(ended.success && said.contains(count), "{ended:?}");
     assert!(said.contains("pool b: every key on the one server"), "{said}");
     assert!(!said.contains("pool main") && !said.contains("100.0 %"), "{said}");
+}
+
+#[test]
+fn a_check_warns_of_a_path_that_depends_on_where_the_proxy_is_started() {
+    for (path, is_warned_of) in [("redline", true), ("/run/redline", false)] {
+        let text = format!("servers = [\"127.0.0.1:1\"]\nredline_lock = \"{path}\"\n");
+        let ended = Program::begin(&["proxy", "--config", &file("check-path", &text), "--check"]).ended();
+        let said = &ended.errors;
+        assert!(ended.success && said.contains("the configuration is good"), "{ended:?}");
+        assert_eq!(said.contains("warning: redline is another file where"), is_warned_of, "{said}");
+    }
+}
+
+#[test]
+fn a_broker_warns_of_memory_into_which_the_largest_message_never_fits() {
+    let mut broker = Program::begin(&["broker", "--listen", "127.0.0.1:0", "--memory", "512"]);
+    broker.says_text("never fits into the memory, 512 B; --memory takes a size with its unit");
+    broker.says_text("listening on ");
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use crate::support::peer::{Peer, asked};
-use crate::support::process::Program;
+use crate::support::peer::{Peer, asked, listen};
+use crate::support::process::{Program, processes, skipped};
 use crate::support::until;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// The status and the body of an answer over HTTP.
 pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
@@ -145,4 +146,27 @@ fn metrics_count_what_clients_did_and_a_proxy_with_a_server_is_ready() {
     assert!(proxy.stop().success);
     let (code, why) = health(&[&admin.to_string()]);
     assert!(code == Some(1) && why.contains("hint: give the proxy or the broker an address"), "{why}");
+}
+
+/// The kernel gives such a process no signal that it does not handle.
+#[test]
+fn a_signal_ends_the_first_process_of_a_container_whatever_it_does() {
+    let first = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]).args(words);
+        command
+    };
+    if !first(&["true"]).output().is_ok_and(|tried| tried.status.success()) {
+        return skipped("no process namespaces here (they need Linux and user namespaces)");
+    }
+    let silent = listen();
+    let address = silent.local_addr().unwrap().to_string();
+    let words = [env!("CARGO_BIN_EXE_krarup"), "headroom", &address];
+    let program = Program::spawn(first(&words));
+    // It waits for an answer, and would for longer than this takes.
+    let _asked = Peer::accept(&silent).unwrap();
+    let (process, _) = processes().find(|(_, said)| said.starts_with(&words.join(" "))).unwrap();
+    kill_process(Pid::from_raw(process).unwrap(), Signal::TERM).unwrap();
+    let ended = program.ended();
+    assert_eq!(ended.code, Some(128 + Signal::TERM.as_raw()), "{ended:?}");
 }

@@ -12,8 +12,8 @@ use crate::support::peer::{Peer, listen};
 use crate::support::process::{Ended, Port, Program, skipped};
 
 /// The series of one server of exponential service times that serves 1,000 per second: 200 to 700
-/// per second, 100 points. Response times are off by 3 % up and down in turn.
-fn values(of: &str) -> String {
+/// per second, 100 points until `end`. Response times are off by 3 % up and down in turn.
+fn values(of: &str, end: u64) -> String {
     let values = (0..100_u32).map(|step| {
         let rate = 450.0 - 250.0 * (f64::from(step) / 8.0).cos();
         let response =
@@ -23,7 +23,7 @@ fn values(of: &str) -> String {
             "flight" => rate * response,
             _ => response,
         };
-        format!("[{},\"{value}\"]", 1_700_000_000 + 60 * step)
+        format!("[{},\"{value}\"]", end - 60 * u64::from(99 - step))
     });
     values.collect::<Vec<_>>().join(",")
 }
@@ -44,11 +44,15 @@ fn busy_values(of: &str) -> String {
     values.collect::<Vec<_>>().join(",")
 }
 
-/// What Prometheus answers to a query, in two chunks.
-fn answer(query: &str) -> String {
+/// What Prometheus answers to a query until `end`, in two chunks. The series `old` end five hours
+/// before it.
+fn answer(query: &str, end: u64) -> String {
     let series = |values: &str| format!("{{\"metric\":{{}},\"values\":[{values}]}}");
     let (status, result) = match query {
-        "rate" | "flight" | "time" => ("200 OK", series(&values(query))),
+        "rate" | "flight" | "time" => ("200 OK", series(&values(query, end))),
+        "old%20rate" | "old%20flight" | "old%20time" => {
+            ("200 OK", series(&values(query.trim_start_matches("old%20"), end - 18_000)))
+        }
         "busy%20rate" | "busy%20flight" | "busy%20time" => {
             ("200 OK", series(&busy_values(&query.replace("%20", " "))))
         }
@@ -75,10 +79,12 @@ fn prometheus() -> SocketAddr {
         while let Ok(mut client) = Peer::accept(&listener) {
             let line = String::from_utf8(client.line().unwrap_or_default()).unwrap();
             let query = line.strip_prefix("GET /p/api/v1/query_range?query=").unwrap_or_default();
+            let end = query.split("&end=").nth(1).and_then(|end| end.split(['&', '.']).next());
+            let end = end.and_then(|end| end.parse().ok()).unwrap_or(1_700_000_000);
             let query = query.split('&').next().unwrap_or_default();
             // The client reads until the end of the connection.
             while client.line().is_ok_and(|line| line != b"\r\n") {}
-            let _ = client.send(answer(query).as_bytes());
+            let _ = client.send(answer(query, end).as_bytes());
         }
     });
     address
@@ -113,6 +119,18 @@ fn the_limit_of_a_service_is_told_from_what_prometheus_keeps() {
     let silent = headroom(&other);
     assert_eq!(silent.code, Some(3), "{silent:?}");
     assert!(silent.output.contains("because    the number in flight is not rate x"), "{silent:?}");
+}
+
+#[test]
+fn a_target_that_an_idle_service_missed_hours_ago_is_not_broken_now() {
+    let url = format!("http://{}/p/", prometheus());
+    let asked = ["--prometheus", &url, "--rate", "old rate", "--in-flight", "old flight"];
+    let asked = [&asked[..], &["--time", "old time", "--target", "mean < 1.1ms"]].concat();
+    let screen = headroom(&asked);
+    assert!(screen.code != Some(1) && !screen.output.contains("broken now"), "{screen:?}");
+    assert!(screen.output.contains("none in the last 18000 s, "), "{screen:?}");
+    let json = headroom(&[&asked[..], &["--json"]].concat()).json();
+    assert!(json["traffic"]["quiet_s"] == 18_000.0 && json["broken_now"].is_null(), "{json:#}");
 }
 
 /// What 1,000 per second bounds is calibrated from what Prometheus keeps, and the model that is

@@ -334,6 +334,44 @@ fn any_conversation_in_meta_commands_with_three_servers_is_that_with_one() {
     }
 }
 
+/// memcached closes the connection on a longer line than it reads at once that is no `get`, and
+/// other clients' requests are on the same.
+#[test]
+fn a_gat_of_many_keys_costs_no_client_its_server() {
+    let Proxied { proxy, servers: _servers } = proxied(1, &[]);
+    let mut client = proxy.connect();
+    let keys: Vec<String> = (0..700).map(|number| format!("{number:030}")).collect();
+    let sets: String = keys.iter().map(|key| format!("set {key} 0 0 1\r\nx\r\n")).collect();
+    client.send(sets.as_bytes()).unwrap();
+    client.expect("STORED\r\n".repeat(keys.len()).as_bytes()).unwrap();
+    client.send(format!("gat 0 {}\r\n", keys.join(" ")).as_bytes()).unwrap();
+    let values: String = keys.iter().map(|key| format!("VALUE {key} 0 1\r\nx\r\n")).collect();
+    client.expect(format!("{values}END\r\n").as_bytes()).unwrap();
+    let ended = proxy.stop();
+    assert!(ended.output.contains(" 0 server connections lost"), "{ended:?}");
+}
+
+/// memcached shows the key of what `mg` itself has stored by its bytes.
+#[test]
+fn a_key_in_base64_keeps_the_server_in_step_whatever_its_bytes() {
+    let Proxied { proxy, servers: _servers } = proxied(1, &[]);
+    let mut client = proxy.connect();
+    // A blank; a line feed; a key that ends as if another answer came behind it.
+    for key in ["YSBj", "YQpj", "eCBiDQpFTg0K"] {
+        let asked =
+            format!("mg {key} b N1000 v k\r\nmg {key} b v k q\r\nmd {key} b k\r\nmg {key} b k\r\nmn\r\n");
+        client.send(asked.as_bytes()).unwrap();
+        for _ in 0..2 {
+            let line = client.line().unwrap();
+            assert!(line.starts_with(format!("VA 0 k{key} b").as_bytes()), "{}", shown(&line));
+            client.expect(b"\r\n").unwrap();
+        }
+        client.expect(format!("HD k{key} b\r\nEN k{key} b\r\nMN\r\n").as_bytes()).unwrap();
+    }
+    let ended = proxy.stop();
+    assert!(ended.output.contains(" 0 server connections lost"), "{ended:?}");
+}
+
 fn with_three_as_with_one(cases: u32, conversations: &impl Strategy<Value = Vec<String>>, flags: &[&str]) {
     let conversation = |requests: Vec<String>| {
         let alone = memcached();

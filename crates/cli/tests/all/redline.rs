@@ -2,11 +2,12 @@
 //! step to step is tested where time is handed in (`model::headroom::redline`).
 
 use std::net::SocketAddr;
+use std::thread;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::fresh;
-use crate::support::peer::asked;
+use crate::support::peer::{Peer, asked, listen};
 use crate::support::process::{Ended, Program};
 
 fn krarup(words: &[&str]) -> Ended {
@@ -53,6 +54,40 @@ fn a_plan_shows_the_steps_and_moves_nothing() {
     let screen = krarup(&["redline", &address, "--dry-run", "--server", &stores[1].address().to_string()]);
     assert!(screen.output.contains("planned: nothing was moved"), "{screen:?}");
     assert!(asked(admin, "GET", "/redline").starts_with("HTTP/1.1 404"), "a plan is no redline");
+}
+
+/// The push goes on in the proxy meanwhile. It ended with what it had proven, though a request had
+/// failed then.
+#[test]
+fn a_look_that_is_not_answered_ends_nothing() {
+    let listener = listen();
+    let address = listener.local_addr().unwrap().to_string();
+    let report = |ended: Value, proven: Value| {
+        let body = json!({
+            "schema": 1, "pool": "main", "server": "a:1", "ended": ended, "steps": [], "proven": proven,
+        });
+        let body = body.to_string();
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    let proven = json!({
+        "target": { "quantile": 0.99, "seconds": 0.008 }, "server_per_s": 1000.0, "traffic_per_s": 3000.0,
+    });
+    let answers = [report(Value::Null, Value::Null), String::new(), report("errors".into(), proven)];
+    let proxy = thread::spawn(move || {
+        answers.map(|answer| {
+            let mut client = Peer::accept(&listener).unwrap();
+            let asked = String::from_utf8(client.line().unwrap()).unwrap();
+            while client.line().unwrap() != b"\r\n" {}
+            client.send(answer.as_bytes()).unwrap();
+            asked.split(' ').next().unwrap().to_owned()
+        })
+    });
+    let ended = krarup(&["redline", &address]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.errors.contains("is no HTTP; it is asked again"), "{ended:?}");
+    assert!(ended.output.contains("ended: a request failed"), "{ended:?}");
+    assert!(ended.output.contains("proven: a:1 answers 1,000 requests/s"), "{ended:?}");
+    assert_eq!(proxy.join().unwrap(), ["POST", "GET", "GET"]);
 }
 
 #[test]

@@ -78,8 +78,14 @@ fn a_package_that_cannot_be_installed_is_refused_with_the_last_words_of_the_pack
 }
 
 fn total(text: &str) -> Output {
-    let mut child =
-        Command::new(script("total")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    total_with("", text)
+}
+
+/// The same with `KRARUP_TEST_ALL`.
+fn total_with(all: &str, text: &str) -> Output {
+    let mut command = Command::new(script("total"));
+    command.env("KRARUP_TEST_ALL", all).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     child.wait_with_output().unwrap()
 }
@@ -92,9 +98,22 @@ fn several_runs_of_tests_end_with_their_sum() {
     let output = total(runs);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with(runs), "what the runs print is passed on: {text}");
-    assert_eq!(text.lines().last(), Some("42 passed, 2 failed, 1 skipped"));
+    assert_eq!(text.lines().last(), Some("42 passed, 2 failed, 1 skipped, 0 left out"));
     assert!(output.status.success(), "it counts, and cargo decides");
     assert!(!total("error: could not compile\n").status.success(), "where nothing ran, nothing passed");
+}
+
+#[test]
+fn tests_that_went_without_a_program_are_counted_apart_with_its_name() {
+    let runs = "running 5 tests\n.skipped: no x: install x\nskipped: no y\n..skipped: no x: install x\n..\n\
+                test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s\n";
+    let output = total(runs);
+    assert!(output.status.success(), "a machine may lack a program");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let last = "left out (2): no x: install x\nleft out (1): no y\n\
+                2 passed, 0 failed, 1 skipped, 3 left out\n";
+    assert_eq!(text.strip_prefix(runs), Some(last));
+    assert!(!total_with("1", runs).status.success(), "and may not, where all are asked for");
 }
 
 /// A checkout of version 1.2.3 whose programs say their version, and a cargo that builds.

@@ -7,6 +7,7 @@
 //! broken program fails a test instead of hanging it.
 
 pub(crate) mod account;
+pub(crate) mod commands;
 pub(crate) mod conversation;
 pub(crate) mod experiment;
 pub(crate) mod malformed;

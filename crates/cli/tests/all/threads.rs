@@ -87,6 +87,25 @@ fn what_pools_count_in_all_threads_is_told_together() {
     assert_eq!(client.stats("pools")["main:requests"], "10");
 }
 
+/// What waits for the reply to what the same client has asked before has arrived, too.
+#[test]
+fn a_stop_waits_for_all_that_a_client_has_asked() {
+    let config = file("threads-stop", "engine = \"threads\"\nworkers = 1\n");
+    let (mut proxy, mut servers) = Program::proxy_before(&[listen()], &["--config", &config]);
+    let server = &mut servers[0];
+    let mut client = proxy.connect();
+    client.send(b"get a\r\nget b\r\n").unwrap();
+    server.expect(b"get a\r\n").unwrap();
+    proxy.interrupt();
+    proxy.says_text("stopping");
+    server.send(b"END\r\n").unwrap();
+    server.expect(b"get b\r\n").unwrap();
+    server.send(b"END\r\n").unwrap();
+    assert_eq!(client.rest(), b"END\r\nEND\r\n");
+    let ended = proxy.ended();
+    assert!(ended.success && !ended.errors.contains("not finished"), "{ended:?}");
+}
+
 /// No readiness tells of what a client has sent and was not read at once.
 #[test]
 fn a_client_may_send_more_than_is_read_ahead() {

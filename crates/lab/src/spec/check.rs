@@ -32,13 +32,15 @@ impl Spec {
             if found.is_empty() {
                 found.extend(check.no_such_cell());
             }
+            found.extend(check.passed_over());
             found.extend(check.conditions());
             found
         })
     }
 
-    /// The same for a spec whose results are there: it may have conditions that always hold, and
-    /// name cells that there are not, which earlier versions took.
+    /// The same for a spec whose results are there: it may have conditions that always hold or are
+    /// never asked, keys that are passed over, and cells that there are not, which earlier versions
+    /// took.
     ///
     /// # Errors
     /// Every mistake with its line; `name` is the file's.
@@ -639,7 +641,25 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Conditions that always hold. A share above 1 is a percentage without its sign.
+    /// What is only for a station that is started, of one that runs already.
+    fn passed_over(&self) -> Vec<Mistake> {
+        let mut found = Vec::new();
+        for (name, station) in self.spec.stations().filter(|(_, station)| !station.addresses.is_empty()) {
+            let keys = [
+                ("count", station.count.is_some(), "counted"),
+                ("flags", !station.flags.is_empty(), "given flags"),
+            ];
+            for (key, _, what) in keys.into_iter().filter(|(_, is_given, _)| *is_given) {
+                let what = format!("stations.{name} runs already, and cannot be {what}");
+                let hint = format!("take its {key} away, or let it be started");
+                found.push(Mistake::new(what, hint).at(self.at(&format!("stations.{name}.{key}"))));
+            }
+        }
+        found
+    }
+
+    /// Conditions that always hold, or are never asked. A share above 1 is a percentage without its
+    /// sign.
     fn conditions(&self) -> Vec<Mistake> {
         let reports_errors = self.spec.stations.clients.program.is_some();
         let above = |name: &str, at: usize| {
@@ -657,9 +677,16 @@ impl Check<'_> {
                 Mistake::new(what, "take the condition on errors away").at(at(gate))
             })
         };
-        let until = self.spec.repetitions.until.filter(|until| until.limit > 1.0);
-        let until = until.map(|_| above("repetitions.until", self.at("repetitions.until")));
-        self.spec.gates.iter().filter_map(of_gate).chain(until).collect()
+        let (repetitions, place) = (&self.spec.repetitions, self.at("repetitions.until"));
+        let until = repetitions.until.filter(|until| until.limit > 1.0);
+        let until = until.map(|_| above("repetitions.until", place));
+        let unasked = repetitions.until.filter(|_| repetitions.max.is_none()).map(|_| {
+            let what = "repetitions.until is never asked: there is no repetitions.max";
+            // It compares runs.
+            let min = repetitions.min.max(2);
+            Mistake::new(what, format!("write min = {min}, max = {}", min.saturating_mul(2))).at(place)
+        });
+        self.spec.gates.iter().filter_map(of_gate).chain(until).chain(unasked).collect()
     }
 
     fn fault(&self, spanned: &Spanned<Fault>) -> Result<(), Mistake> {
@@ -845,11 +872,13 @@ flags = ["--connections", "$clients"]
         let with = |text: &str, line: &str| text.replace("title =", &format!("{line}\ntitle ="));
         let unreported = with(&SMALL.replace("program = \"load\"", COMMAND), "gates = [\"errors == 0\"]");
         let until = "repetitions = { min = 2, max = 3, until = \"cov(throughput) <= 5\" }";
+        let unasked = "repetitions = { min = 3, until = \"cov(throughput) <= 5 %\" }";
         for (text, what) in [
             (unreported, "report no errors"),
             (with(SMALL, "gates = [\"generator_cpu < 80\"]"), "generator_cpu has a limit above 1"),
             (with(SMALL, "gates = [\"steal < 150 %\"]"), "steal has a limit above 1"),
             (with(SMALL, until), "repetitions.until has a limit above 1"),
+            (with(SMALL, unasked), "repetitions.until is never asked"),
         ] {
             let error = first(read(&text));
             assert!(error.what.contains(what) && error.place == line(2), "{error}");
@@ -857,6 +886,24 @@ flags = ["--connections", "$clients"]
         }
         // Other mistakes are mistakes there, too.
         assert!(Spec::parse_recorded(&SMALL.replace("$clients", "8"), "small.toml").is_err());
+        // A quick form says so itself.
+        assert!(read(&with(SMALL, &unasked.replace("min = 3", "min = 1, max = 1"))).is_ok());
+    }
+
+    #[test]
+    fn what_runs_already_is_neither_counted_nor_given_flags() {
+        let running =
+            |more: &str| SMALL.replace("program = \"cache\"", &format!("addresses = [\"h:1\"]\n{more}"));
+        assert!(read(&running("")).is_ok());
+        for (more, what) in [
+            ("count = \"$clients\"", "stations.servers runs already, and cannot be counted"),
+            ("count = 1", "stations.servers runs already, and cannot be counted"),
+            ("flags = [\"-t\", \"$clients\"]", "stations.servers runs already, and cannot be given flags"),
+        ] {
+            let error = first(read(&running(more)));
+            assert_eq!((error.place, error.what.as_str()), (line(8), what), "{more}");
+            assert!(Spec::parse_recorded(&running(more), "small.toml").is_ok(), "{more}");
+        }
     }
 
     #[test]

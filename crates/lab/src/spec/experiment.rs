@@ -103,7 +103,8 @@ settings! {
         kubernetes: Option<Kubernetes> = None, Optional(Inline), example = "{ image = \"registry.example/krarup:0.1.0\" }";
         /// What is different with `--quick`: the same keys, and `levels` with other levels by the
         /// name of a factor.
-        quick: () = (), QuickForm, example = "{ repetitions = { min = 1 }, levels = { clients = [2, 64] } }";
+        quick: () = (), QuickForm,
+            example = "{ repetitions = { min = 1, max = 1 }, levels = { clients = [2, 64] } }";
     }
 }
 
@@ -136,9 +137,9 @@ settings! {
         min: u32 = 3, Count::from(1);
         /// At most so often; without, as `min`.
         max: Option<u32> = None, Optional(Count::from(1)), example = "6";
-        /// Cells that do not keep this are run again, up to `max` times: of the throughput, or of
-        /// the `response` time. Runs end when their spread is small, be it by luck: the intervals
-        /// of cells that end before `max` are somewhat too narrow.
+        /// Cells that do not keep this are run again, up to `max` times, which must be given: of
+        /// the throughput, or of the `response` time. Runs end when their spread is small, be it by
+        /// luck: the intervals of cells that end before `max` are somewhat too narrow.
         until: Option<StopRule> = None, Optional(FromText), example = "\"cov(throughput) <= 4 %\"";
     }
 }

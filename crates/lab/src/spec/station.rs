@@ -74,7 +74,7 @@ settings! {
         /// listen, and `{servers}` where it is told which addresses to ask (`{server1}`,
         /// `{server2}` … are one of them, `{server1.host}` and `{server1.port}` its parts).
         command: Vec<Spanned<String>> = Vec::new(), WORDS, example = "[\"memcached\", \"-p\", \"{port}\"]";
-        /// Those that run already, as `HOST:PORT`.
+        /// Those that run already, as `HOST:PORT`. They are told nothing: no `count`, no `flags`.
         addresses: Vec<String> = Vec::new(), List(TEXT), example = "[\"10.0.0.4:11211\"]";
         /// The machines they run on, in turn; without, those of the inventory's group of the
         /// station's name: `"user@host:port"`, a host or a group of the inventory, or a table. Only

@@ -105,6 +105,8 @@ pub struct ChildProcess {
     said: VecDeque<String>,
     stdout: Option<Receiver<Vec<u8>>>,
     ended: Option<ExitStatus>,
+    /// Whether the system has forgotten it: its number may be another's, which gets no signal.
+    reaped: bool,
     /// Goes after the process: until then it cannot be taken away.
     cap: Option<Cap>,
     /// Where an agent is told what to do.
@@ -201,6 +203,7 @@ impl ChildProcess {
             said: VecDeque::new(),
             stdout: Some(kept),
             ended: None,
+            reaped: false,
             cap: None,
             agent,
             actions: 0,
@@ -254,9 +257,13 @@ impl ChildProcess {
         self.remote_id = number;
     }
 
-    /// Whether it has ended.
+    /// Whether it has ended. What it has left in its group is killed when that is seen.
     pub fn has_ended(&mut self) -> bool {
-        self.ended.is_some() || !matches!(self.child.try_wait(), Ok(None))
+        if self.ended.is_none() && !self.reaped && !matches!(self.child.try_wait(), Ok(None)) {
+            self.kill_group();
+            self.reaped = true;
+        }
+        self.ended.is_some() || self.reaped
     }
 
     /// Its name in messages.
@@ -399,6 +406,7 @@ impl ChildProcess {
             let _ = agent.send(protocol::END.to_owned());
         } else if let Some(pid) = pid(self.child.id())
             && self.ended.is_none()
+            && !self.reaped
         {
             let _ = kill_process(pid, Signal::TERM);
             // One that was frozen hears it, too.
@@ -474,12 +482,14 @@ impl ChildProcess {
     fn kill(&mut self) {
         self.kill_group();
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.reaped |= self.child.wait().is_ok();
     }
 
     /// Kills what there is of its group.
     fn kill_group(&self) {
-        if let Some(group) = pid(self.child.id()) {
+        if let Some(group) = pid(self.child.id())
+            && !self.reaped
+        {
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -618,6 +628,19 @@ mod tests {
         let mut process = shell("sleep 1000 & echo out; echo up >&2; wait");
         process.ready("up", LONG, &Stop::default()).unwrap();
         assert_eq!(process.stop(LONG).unwrap().stdout, b"out\n");
+    }
+
+    /// Later its number may be another's.
+    #[test]
+    fn what_a_station_leaves_is_killed_once_it_is_seen_to_have_ended_and_never_after() {
+        let mut process = shell("sleep 1000 & echo up $! >&2");
+        let left = process.ready("up ", LONG, &Stop::default()).unwrap().parse().unwrap();
+        while !process.has_ended() {
+            waiting::for_end(process.id(), LONG);
+        }
+        assert!(waiting::for_end(left, LONG), "what it left runs on");
+        assert!(process.reaped);
+        assert!(process.stop(LONG).unwrap().status.success());
     }
 
     #[test]

@@ -13,8 +13,9 @@ use krarup_load::memtier::read::read as read_memtier;
 use krarup_load::random;
 use krarup_load::result::Generator;
 use krarup_load::run::TOO_LATE;
+use krarup_net::Clock;
 use krarup_record::watch::Watch;
-use krarup_units::{Address, Mistake, Nanos, Seconds, text};
+use krarup_units::{Address, Mistake, Nanos, Seconds, Stamp, text};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -95,6 +96,8 @@ pub(super) struct TrialRun<'a> {
     /// Where everything is written.
     folder: &'a Path,
     clients: LoadClients,
+    /// Ours, from the beginning of the trial.
+    own_clock: Clock,
     /// By how much the clock of each other machine differs from ours.
     clocks: BTreeMap<String, Offset>,
     /// Where each client writes its result.
@@ -153,11 +156,11 @@ impl<'a> TrialRun<'a> {
         folder: &'a Path,
     ) -> Result<Self, StationError> {
         let cell = due.cell;
-        let clocks = starter.hosts.clocks()?;
+        let (own_clock, clocks) = (Clock::start(), starter.hosts.clocks()?);
         let clients = LoadClients::of(spec, due);
         let results = result_files(folder, clients.count);
         let faults = fault::in_order(spec, cell);
-        Ok(Self { spec, starter, cell, folder, clients, clocks, results, faults })
+        Ok(Self { spec, starter, cell, folder, clients, own_clock, clocks, results, faults })
     }
 
     pub(super) fn has_faults(&self) -> bool {
@@ -304,17 +307,18 @@ impl<'a> TrialRun<'a> {
         let passed_before = passed();
         let limited_before = limited(stations.servers, stations.middleware);
         let together = ahead.map(|lead| wall() + Nanos::from(lead));
+        let begin = self.own_clock.now() + ahead.map_or(Nanos::ZERO, Nanos::from);
         let targets = stations.targets();
         let (over, ended) = channel();
-        let (order, begin) = (&self.faults[..], together.unwrap_or_default());
-        let forgets = Nanos(begin.0.saturating_sub(Nanos::from(lead / READY).0));
+        let (order, clock) = (&self.faults[..], self.own_clock);
+        let forgets = Stamp(begin.0.saturating_sub(Nanos::from(lead / READY).0));
         let changed = &mut *stations;
         let (loaded, applied) = std::thread::scope(|scope| {
             let faults_thread = scope.spawn(move || {
-                if brokers && waits_until(forgets, &ended) {
+                if brokers && waits_until(forgets, &|| clock.now(), &ended) {
                     changed.middleware.iter().try_for_each(|one| forget(one, "stats-reset"))?;
                 }
-                apply_faults(starter, changed, order, (begin, spec.phases.measure), &ended)
+                apply_faults(starter, changed, order, (begin, spec.phases.measure), clock, &ended)
             });
             let loaded = self.load(&targets, together, lead);
             drop(over);
@@ -439,7 +443,7 @@ impl<'a> TrialRun<'a> {
         outcome: &mut TrialOutcome,
     ) -> Result<Vec<LoadResult>, StationError> {
         let Measured { watched, links, delays, limited } = measured;
-        let clocks = self.starter.hosts.clocks()?;
+        let (epoch, clocks) = (self.own_clock.wall_epoch_now(), self.starter.hosts.clocks()?);
         save(&self.folder.join("links.json"), &links)?;
         if !delays.is_empty() {
             save(&self.folder.join("delays.json"), &delays)?;
@@ -473,12 +477,12 @@ impl<'a> TrialRun<'a> {
             .zip(&loads)
             .map(|(client, load)| (began_here(load, self.clock(client)), load.seconds))
             .collect();
-        let watch = &seen.watch;
         outcome.failed = stopped_early(&loads)
             .or_else(|| apart(&begun))
-            .or_else(|| refused(self.spec, &loads, &of_clients, watch));
+            .or_else(|| refused(self.spec, &loads, &of_clients, &seen.machines));
         outcome.disturbed = seen
             .disturbed
+            .or_else(|| set_here(self.own_clock.wall_epoch(), epoch))
             .or_else(|| set_meanwhile(&self.clocks, &clocks))
             .or_else(|| paths.iter().find_map(RoundTrips::late))
             .or_else(|| delays.iter().find_map(Lateness::disturbed))
@@ -724,9 +728,9 @@ struct Applied {
     commands: Vec<String>,
 }
 
-/// Waits until this time of the wall clock; whether it came before the measurement was over.
-fn waits_until(due: Nanos, ended: &Receiver<()>) -> bool {
-    while let Some(left) = due.0.checked_sub(wall().0).filter(|left| *left > 0) {
+/// Waits until this is `now`; whether it came before the measurement was over.
+fn waits_until(due: Stamp, now: &dyn Fn() -> Stamp, ended: &Receiver<()>) -> bool {
+    while let Some(left) = due.0.checked_sub(now().0).filter(|left| *left > 0) {
         if matches!(ended.recv_timeout(Duration::from_nanos(left)), Err(RecvTimeoutError::Disconnected)) {
             return false;
         }
@@ -734,13 +738,15 @@ fn waits_until(due: Nanos, ended: &Receiver<()>) -> bool {
     true
 }
 
-/// Does what is to be done when it is due, counted from the beginning of what is `measured` on the
-/// wall clock, which lasts so long, until `ended` says that the measurement is over.
+/// Does what is to be done when it is due, counted from the beginning of what is `measured`, which
+/// lasts so long, until `ended` says that the measurement is over. By the run's own clock: a load
+/// that has begun does not follow a wall that is set.
 fn apply_faults(
     starter: &Starter,
     stations: &mut RunningStations<'_>,
     faults: &[&Spanned<Fault>],
-    measured: (Nanos, Seconds),
+    measured: (Stamp, Seconds),
+    clock: Clock,
     ended: &Receiver<()>,
 ) -> Result<Applied, StationError> {
     let mut applied = Applied::default();
@@ -751,7 +757,7 @@ fn apply_faults(
     steps.sort_by(|one, other| one.0.total_cmp(&other.0));
     for (at, action, fault) in steps {
         let due = measured.0 + Nanos::from_seconds(at);
-        if !waits_until(due, ended) {
+        if !waits_until(due, &|| clock.now(), ended) {
             return Ok(applied);
         }
         let running = match fault.station {
@@ -765,7 +771,7 @@ fn apply_faults(
             station: fault.station.to_string(),
             action: fault.action,
             at: fault.at,
-            late: Nanos(wall().0.saturating_sub(due.0)).as_seconds(),
+            late: Nanos(clock.now().0.saturating_sub(due.0)).as_seconds(),
         };
         // Of pauses the first is told, and of all of them the latest.
         let same = |one: &&mut Happened| {
@@ -791,6 +797,15 @@ fn began_there(begun: Nanos, clock: Offset) -> Seconds {
 /// When a load began, by our clock.
 fn began_here(load: &LoadResult, clock: Offset) -> Seconds {
     load.started_unix - clock.seconds
+}
+
+/// What is said of our own clock where its wall was set since the trial began, by what that shows
+/// at stamp zero: clients, faults and records are placed by the wall. While a machine is suspended
+/// the wall goes on alone.
+fn set_here(before: Nanos, after: Nanos) -> Option<String> {
+    let clock = |epoch: Nanos| Offset { seconds: epoch.as_seconds(), within: 0.0 };
+    let by = clock(before).moved(clock(after))?;
+    Some(format!("the clock of this machine was set by {by:+.1} s meanwhile, or the machine suspended"))
 }
 
 /// What is said of a machine whose clock was set, or slewed, since clocks were compared: clients
@@ -842,20 +857,23 @@ fn off_the_law(load: &LoadResult) -> f64 {
 }
 
 /// Which gates a trial does not pass. Counts are those of all its load generators, of which each
-/// may use its own of these `shares` of the processors; what is no count is that of the worst.
-fn refused(spec: &Spec, loads: &[LoadResult], shares: &[Option<f64>], watch: &Watch) -> Option<String> {
-    let of_all = |cores: f64| cores / f64::from(watch.cores.max(1));
+/// may use its own of these `shares` of the processors; what is no count is that of the worst of
+/// them, or of the `machines`.
+fn refused(spec: &Spec, loads: &[LoadResult], shares: &[Option<f64>], machines: &[Watch]) -> Option<String> {
     let sum = |of: fn(&LoadResult) -> u64| loads.iter().map(of).sum::<u64>() as f64;
     // No number, which passes nothing, is the worst.
     let worst = |of: &mut dyn Iterator<Item = f64>| of.max_by(f64::total_cmp).unwrap_or(0.0);
+    let of_machine = |cores: fn(&Watch) -> f64| {
+        worst(&mut machines.iter().map(|watch| cores(watch) / f64::from(watch.cores.max(1))))
+    };
     let value = |watched| match watched {
         Watched::Errors => sum(LoadResult::failed),
         Watched::Misses => sum(|load| load.overall.misses),
         Watched::GeneratorCpu => {
             worst(&mut loads.iter().zip(shares).map(|(load, share)| busiest(load, *share)))
         }
-        Watched::ForeignCpu => of_all(watch.foreign),
-        Watched::Steal => of_all(watch.steal),
+        Watched::ForeignCpu => of_machine(|watch| watch.foreign),
+        Watched::Steal => of_machine(|watch| watch.steal),
         Watched::InteractiveLaw => worst(&mut loads.iter().map(off_the_law)),
     };
     let gates = spec.gates.iter().map(Spanned::get_ref);
@@ -1100,6 +1118,25 @@ flags = ["--rate", "100", "--connections", "$clients"]
         assert_eq!(set_meanwhile(&clocks(3.0), &clocks(3.001)), None);
         let said = set_meanwhile(&clocks(3.0), &clocks(0.0));
         assert_eq!(said.as_deref(), Some("the clock of c2 was set by -3.0 s meanwhile"));
+        let begun = Nanos::from_secs(1_800_000_000);
+        assert_eq!(set_here(begun, begun + Nanos::from_millis(50)), None);
+        let said = set_here(begun, Nanos(begun.0 - 4_000_000_000)).unwrap();
+        assert!(said.starts_with("the clock of this machine was set by -4.0 s meanwhile"), "{said}");
+    }
+
+    #[test]
+    fn a_fault_waits_until_it_is_due_or_the_measurement_over() {
+        let (over, ended) = channel();
+        let looks = std::cell::Cell::new(0);
+        let now = || {
+            looks.set(looks.get() + 1);
+            Stamp(looks.get())
+        };
+        assert!(waits_until(Stamp(3), &now, &ended));
+        assert_eq!(looks.get(), 3);
+        drop(over);
+        assert!(waits_until(Stamp(3), &now, &ended), "it is due already");
+        assert!(!waits_until(Stamp(u64::MAX), &now, &ended));
     }
 
     #[test]
@@ -1115,7 +1152,7 @@ flags = ["--rate", "100", "--connections", "$clients"]
         let gated = TWO.replace("seed = 7", "seed = 7\ngates = [\"errors == 0\"]");
         let spec = Spec::parse(&gated, "spec.toml").unwrap();
         let mut load = foreign_result(PRINTED, Path::new(""), ForeignRun::default()).unwrap();
-        let of = |load: &LoadResult| refused(&spec, std::slice::from_ref(load), &[None], &Watch::default());
+        let of = |load: &LoadResult| refused(&spec, std::slice::from_ref(load), &[None], &[]);
         assert_eq!(of(&load), None);
         load.account.lost.insert("unanswered".to_owned(), 1);
         assert_eq!(of(&load).as_deref(), Some("errors is 1, and must be == 0"));
@@ -1128,10 +1165,44 @@ flags = ["--rate", "100", "--connections", "$clients"]
         let mut load = foreign_result(PRINTED, Path::new(""), ForeignRun::default()).unwrap();
         load.account.lost.insert("unanswered".to_owned(), 10);
         load.overall.misses = 4;
-        let of = |loads: &[LoadResult]| refused(&spec, loads, &[None; 3], &Watch::default());
+        let of = |loads: &[LoadResult]| refused(&spec, loads, &[None; 3], &[]);
         assert_eq!(of(std::slice::from_ref(&load)), None);
         let refused = of(&[load.clone(), load.clone(), load]).unwrap();
         assert_eq!(refused, "errors is 30, and must be <= 10; misses is 12, and must be <= 10");
+    }
+
+    /// Of both machines together it is half as much, which would pass.
+    #[test]
+    fn a_machine_that_others_use_is_refused_among_idle_ones() {
+        let gates = "seed = 7\ngates = [\"foreign_cpu < 10 %\", \"steal < 1 %\"]";
+        let spec = Spec::parse(&TWO.replace("seed = 7", gates), "spec.toml").unwrap();
+        let idle = Watch { seconds: 2.0, cores: 8, ..Watch::default() };
+        let busy = Watch { foreign: 1.2, steal: 0.12, ..idle.clone() };
+        let of = |machines: &[Watch]| refused(&spec, &[], &[], machines);
+        assert_eq!(of(&[idle.clone(), idle.clone()]), None);
+        for machines in [[idle.clone(), busy.clone()], [busy, idle]] {
+            let refused = of(&machines).unwrap();
+            assert_eq!(
+                refused,
+                "foreign_cpu is 15.0 %, and must be < 10.0 %; steal is 1.5 %, and must be < 1.0 %"
+            );
+        }
+    }
+
+    #[test]
+    fn clients_that_are_not_all_there_break_the_law() {
+        let gates = "seed = 7\ngates = [\"interactive_law within 5 %\"]";
+        let spec = Spec::parse(&TWO.replace("seed = 7", gates), "spec.toml").unwrap();
+        let mut load = foreign_result(PRINTED, Path::new(""), ForeignRun::default()).unwrap();
+        (load.seconds, load.overall.count) = (2.0, 400);
+        load.overall.response_time.mean = f64::from(load.config.clients()) / 200.0;
+        let of = |loads: &[LoadResult]| refused(&spec, loads, &[None; 2], &[]);
+        assert_eq!((load.think(), of(&[load.clone(), load.clone()])), (Some(0.0), None));
+        let mut half = load.clone();
+        half.overall.response_time.mean /= 2.0;
+        for loads in [[load.clone(), half.clone()], [half, load]] {
+            assert_eq!(of(&loads).unwrap(), "interactive_law is 50.0 %, and must be <= 5.0 %");
+        }
     }
 
     #[test]
@@ -1141,7 +1212,7 @@ flags = ["--rate", "100", "--connections", "$clients"]
         let mut load = foreign_result(PRINTED, Path::new(""), ForeignRun::default()).unwrap();
         load.generator = Generator { busiest_thread: 0.1, cpu_seconds: 1.0, elapsed: 10.0, ..load.generator };
         let loads = [load.clone(), load];
-        let of = |shares: [Option<f64>; 2]| refused(&spec, &loads, &shares, &Watch::default());
+        let of = |shares: [Option<f64>; 2]| refused(&spec, &loads, &shares, &[]);
         assert_eq!((of([None, None]), of([Some(0.5), Some(4.0)])), (None, None));
         // Each by its own share, whichever of them it is.
         for shares in [[Some(0.1), Some(4.0)], [Some(4.0), Some(0.1)]] {

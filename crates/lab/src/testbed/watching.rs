@@ -57,6 +57,8 @@ pub(super) struct WatchedMachine {
 pub(super) struct Observed {
     /// All of them together.
     pub(super) watch: Watch,
+    /// Each of them.
+    pub(super) machines: Vec<Watch>,
     /// Why the figures may be others' doing.
     pub(super) disturbed: Option<String>,
     /// Seconds of processor time of each process.
@@ -136,7 +138,8 @@ impl Unkept {
                     seen.spent().into_iter().map(|one| (("here".to_owned(), one.process), one.seconds));
                 let watch = seen.watch();
                 let threads = seen.threads_of_processes();
-                Ok(Observed { disturbed: watch.disturbed(), watch, spent: spent.collect(), threads })
+                let (disturbed, machines) = (watch.disturbed(), vec![watch.clone()]);
+                Ok(Observed { disturbed, watch, machines, spent: spent.collect(), threads })
             }
             Self::There(machines) => {
                 let (mut seen, mut spent) = (Vec::<SeenMachine>::new(), BTreeMap::new());
@@ -167,7 +170,8 @@ impl Unkept {
                     .filter_map(|(machine, watch)| Some(format!("{machine}: {}", watch.disturbed()?)))
                     .collect();
                 let disturbed = (!why.is_empty()).then(|| why.join("; "));
-                Ok(Observed { disturbed, watch, spent, threads: BTreeMap::new() })
+                let machines = watches.into_iter().map(|(_, watch)| watch).collect();
+                Ok(Observed { disturbed, watch, machines, spent, threads: BTreeMap::new() })
             }
         }
     }

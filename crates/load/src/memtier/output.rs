@@ -8,11 +8,11 @@ use std::fmt::Write;
 
 use krarup_record::MeasuredDistribution;
 use krarup_record::file::log;
-use krarup_units::Nanos;
+use krarup_units::{Nanos, Seconds};
 use serde_json::{Value, json};
 
 use super::Memtier;
-use crate::result::{LoadResult, OperationResult, SeriesRow};
+use crate::result::{LoadResult, OperationResult, SeriesRow, TimeDistribution};
 
 /// Percentiles of a histogram come in steps that halve their distance to 100 % after so many, as
 /// memtier_benchmark has them.
@@ -39,6 +39,10 @@ struct Row {
     kilobytes_received: f64,
     kilobytes_sent: f64,
     response_times: MeasuredDistribution,
+    /// What is known of the times where their distribution is not.
+    summary: Option<TimeDistribution>,
+    /// Nothing is known of such requests: another program did not count them by kind.
+    unknown: bool,
     /// Connections that were lost or did not come about; of all requests together alone.
     connection_errors: u64,
     connection_errors_per_second: f64,
@@ -66,6 +70,7 @@ impl Row {
         for one in packed.filter_map(|all| all.response_time.unpack().ok()) {
             response_times.merge(&one);
         }
+        let without = operations.iter().find(|one| one.distributions.is_none() && one.count > 0);
         let mut seconds: BTreeMap<u64, Second> = BTreeMap::new();
         let is_of_row = |row: &&SeriesRow| row.class.is_empty() && names.contains(&row.operation.as_str());
         for row in result.series.iter().filter(is_of_row) {
@@ -99,6 +104,8 @@ impl Row {
             kilobytes_received: per(|one| one.bytes_received) / 1_024.0,
             kilobytes_sent: per(|one| one.bytes_sent) / 1_024.0,
             response_times,
+            summary: without.map(|one| one.response_time),
+            unknown: operations.is_empty() && result.operations.is_empty() && result.overall.count > 0,
             connection_errors: 0,
             connection_errors_per_second: 0.0,
             series: seconds.into_values().collect(),
@@ -128,12 +135,20 @@ impl Row {
         self.connection_errors_per_second += other.connection_errors_per_second * share;
     }
 
-    fn mean_millis(&self) -> f64 {
-        self.response_times.mean().unwrap_or(0.0) * 1e3
+    fn mean_millis(&self) -> Option<f64> {
+        let mean = self.response_times.mean().or(self.summary.map(|times| times.mean));
+        mean.map(|mean| mean * 1e3)
     }
 
-    fn percentile_millis(&self, percent: f64) -> f64 {
-        self.response_times.quantile(percent / 100.0).map_or(0.0, millis)
+    fn percentile_millis(&self, percent: f64) -> Option<f64> {
+        let of_summary = || {
+            let TimeDistribution { p50, p90, p95, p99, p999, .. } = self.summary?;
+            let known: [(f64, Seconds); 5] =
+                [(50.0, p50), (90.0, p90), (95.0, p95), (99.0, p99), (99.9, p999)];
+            let found = known.into_iter().find(|(known, _)| (known - percent).abs() < 1e-6);
+            found.map(|(_, time)| time * 1e3)
+        };
+        self.response_times.quantile(percent / 100.0).map(millis).or_else(of_summary)
     }
 
     fn kilobytes(&self) -> f64 {
@@ -285,32 +300,44 @@ impl Block {
 
 /// The tables of all runs. Times are in milliseconds.
 pub fn table(memtier: &Memtier, runs: &[LoadResult]) -> String {
-    let mut out = format!(
-        "{:<9} Threads\n{:<9} Connections per thread\n",
-        memtier.load.threads, memtier.clients_per_thread
-    );
-    let extent = match memtier.requests_per_client {
-        Some(requests) => format!("{requests:<9} Requests per client\n"),
-        None => format!("{:<9} Seconds\n", extent_seconds(&memtier.load)),
-    };
-    out.push_str(&extent);
+    let mut out = runs.first().map(head).unwrap_or_default();
     Block::all(memtier, runs).iter().for_each(|block| out.push_str(&block.table(memtier)));
     out
 }
 
+/// Threads, connections of each, and how long the run was to be without what is not measured: of
+/// the run itself, whose command line may be none of memtier_benchmark's.
+fn head(run: &LoadResult) -> String {
+    let crate::Load { connections, threads, extent, warm_up, cool_down, .. } = run.config;
+    // Readers multiply: where not all threads have as many, one stands for all.
+    let is_even = threads > 0 && connections.is_multiple_of(threads);
+    let threads = if is_even { threads } else { 1 };
+    let each = connections / threads;
+    let in_seconds = |seconds: Seconds| format!("{:<9} Seconds", (seconds * 1e3).round() / 1e3);
+    let extent = match extent {
+        crate::Extent::Requests(requests) => {
+            format!("{:<9} Requests per client", requests / u64::from(connections.max(1)))
+        }
+        crate::Extent::Seconds(seconds) => in_seconds(seconds - warm_up - cool_down),
+        crate::Extent::Trace => in_seconds(run.seconds),
+    };
+    format!("{threads:<9} Threads\n{each:<9} Connections per thread\n{extent}\n")
+}
+
 fn text_row(memtier: &Memtier, name: &str, row: &Row, keys: bool) -> String {
-    let mut out = format!("{name:<6}{:>13.2}", row.per_second);
+    let known = !row.unknown;
+    let figure = |value: f64, known: bool| if known { format!("{value:.2}") } else { "---".to_owned() };
+    let mut out = format!("{name:<6}{:>13}", figure(row.per_second, known));
     for value in [row.hits, row.misses] {
-        let text = if keys { format!("{value:.2}") } else { "---".to_owned() };
-        write!(out, "{text:>13}").expect("a string takes everything");
+        write!(out, "{:>13}", figure(value, known && keys)).expect("a string takes everything");
     }
     let times = std::iter::once(row.mean_millis())
         .chain(memtier.percentiles.iter().map(|percent| row.percentile_millis(*percent)));
     for time in times {
-        let text = if row.response_times.count() > 0 { format!("{time:.5}") } else { "---".to_owned() };
+        let text = time.map_or_else(|| "---".to_owned(), |time| format!("{time:.5}"));
         write!(out, "{text:>16}").expect("a string takes everything");
     }
-    write!(out, "{:>13.2} ", row.kilobytes()).expect("a string takes everything");
+    write!(out, "{:>13} ", figure(row.kilobytes(), known)).expect("a string takes everything");
     out
 }
 
@@ -335,9 +362,10 @@ pub fn json(memtier: &Memtier, runs: &[LoadResult]) -> Value {
 fn json_row(memtier: &Memtier, row: &Row) -> Value {
     let exact = row.response_times.exact();
     let is_any = row.response_times.count() > 0;
+    let mean = row.mean_millis().unwrap_or(0.0);
     let mut percentiles = json!({});
     for percent in &memtier.percentiles {
-        percentiles[format!("p{percent:.2}")] = row.percentile_millis(*percent).into();
+        percentiles[format!("p{percent:.2}")] = row.percentile_millis(*percent).unwrap_or(0.0).into();
     }
     percentiles["Histogram log format"] =
         json!({ "Compressed Histogram": log::in_micros(&row.response_times) });
@@ -367,8 +395,8 @@ fn json_row(memtier: &Memtier, row: &Row) -> Value {
         "Misses/sec": row.misses,
         "Connection Errors/sec": row.connection_errors_per_second,
         "Connection Errors": row.connection_errors,
-        "Latency": row.mean_millis(),
-        "Average Latency": row.mean_millis(),
+        "Latency": mean,
+        "Average Latency": mean,
         "Accumulated Latency": millis(exact.sum),
         "Min Latency": if is_any { millis(exact.least) } else { 0.0 },
         "Max Latency": millis(exact.greatest),
@@ -431,9 +459,11 @@ fn per_second(count: u64, result: &LoadResult) -> f64 {
 mod tests {
     use krarup_memcache::ReplyClass;
     use krarup_record::{Operation, ServerVisit, Visit};
-    use krarup_units::Stamp;
+    use krarup_units::{PerSecond, Stamp};
 
+    use super::super::convert::{ForeignRun, load_result};
     use super::super::parse;
+    use super::super::read::read;
     use super::*;
     use crate::account::{Account, LossReason, MeasuredSpan};
     use crate::collect::reported;
@@ -471,5 +501,36 @@ mod tests {
         for (title, count) in [("BEST RUN RESULTS", 12), ("WORST RUN RESULTS", 10)] {
             assert_eq!(told[title]["Totals"]["Count"].as_u64(), Some(count), "{title}");
         }
+    }
+
+    #[test]
+    fn the_head_is_of_the_run_whatever_its_command_line() {
+        let head = |config: Load| {
+            let shown = table(&parse(&[]).unwrap(), &[LoadResult { config, ..run(10, 0) }]);
+            let read = read(&shown).unwrap();
+            (read.threads, read.connections_per_thread, read.requests_per_client, read.seconds)
+        };
+        let extent = Extent::Seconds(0.15);
+        let timed = Load { connections: 6, threads: 2, extent, cool_down: 0.05, ..Load::default() };
+        assert_eq!(head(timed), (Some(2), Some(3), None, Some(0.1)));
+        // Two threads, of which one has two connections.
+        let extent = Extent::Requests(30);
+        let counted = Load { connections: 3, threads: 2, extent, ..Load::default() };
+        assert_eq!(head(counted), (Some(1), Some(3), Some(10), None));
+    }
+
+    #[test]
+    fn what_another_program_does_not_say_is_not_zero() {
+        let text = r#"{"run information": {"Threads": 1, "Connections per thread": 3},
+            "ALL STATS": {"Totals": {"Count": 400, "Ops/sec": 200.0, "Average Latency": 1.0,
+            "Percentile Latencies": {"p50.00": 0.9, "p99.00": 4.0}}}}"#;
+        let result = load_result(&read(text).unwrap(), ForeignRun::default()).unwrap();
+        let shown = read(&table(&parse(&[]).unwrap(), &[result])).unwrap();
+        assert_eq!((shown.threads, shown.connections_per_thread), (Some(1), Some(3)));
+        let rows = &shown.blocks[0].rows;
+        assert_eq!((rows["Sets"].throughput, rows["Gets"].throughput, rows["Gets"].mean), (None, None, None));
+        let totals = &rows["Totals"];
+        assert_eq!((totals.throughput, totals.mean), (Some(PerSecond(200.0)), Some(0.001)));
+        assert_eq!(totals.percentiles[..2], [(50.0, 0.000_9), (99.0, 0.004)]);
     }
 }

@@ -42,6 +42,11 @@ impl<'a> MetaFlags<'a> {
     pub fn iter(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
         words(self.text).filter_map(|word| word.split_first()).map(|(&letter, token)| (letter, token))
     }
+
+    /// How many bytes of their line they take, the blanks among them.
+    pub fn length(&self) -> usize {
+        self.text.len()
+    }
 }
 
 /// As many bytes as a decoded key may have.

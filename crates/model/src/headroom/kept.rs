@@ -34,6 +34,8 @@ pub(super) struct KeptRequest {
     pub(super) replied: Seconds,
     /// From the worker's taking it to the reply.
     pub(super) hold: Seconds,
+    /// Whether it waited for a worker.
+    pub(super) waited: bool,
     /// What neither the queue nor a server accounts for.
     pub(super) own: Seconds,
     pub(super) parts: Range<usize>,
@@ -164,6 +166,7 @@ fn request(visit: &LiveVisit, (received, begun): (Seconds, Seconds), parts: Rang
         response,
         replied: (received + response).max(begun),
         hold: seconds(visit.replied.saturating_sub(visit.taken)),
+        waited: visit.waited(),
         own: 0.0,
         parts,
         late: visit.is_late(),
@@ -176,8 +179,6 @@ fn arrivals(snapshot: &LiveSnapshot, origin: Stamp, span: Seconds) -> Vec<f64> {
     snapshot.arrivals.iter().skip(skip as usize).take(slots).map(|&count| f64::from(count)).collect()
 }
 
-/// A request that was taken later than this after it had been received waited for a worker.
-const WAITED: Seconds = 1e-6;
 /// So many that waited, in so many seconds, tell for how long they hold a worker.
 const ENOUGH_WAITED: (usize, usize) = (300, 6);
 /// What was read of a loop for a shorter time of a second says nothing of the second.
@@ -194,8 +195,7 @@ impl Kept {
     /// between and take the time to wake up.
     pub(super) fn hold(&self) -> (Seconds, f64) {
         let all = mean(self.of_clients().map(|one| one.hold));
-        let waited: Vec<&KeptRequest> =
-            self.of_clients().filter(|one| one.response - one.hold > WAITED).collect();
+        let waited: Vec<&KeptRequest> = self.of_clients().filter(|one| one.waited).collect();
         let seconds: BTreeSet<i64> = waited.iter().map(|one| one.received as i64).collect();
         if waited.len() < ENOUGH_WAITED.0 || seconds.len() < ENOUGH_WAITED.1 {
             return (all, 1.0);

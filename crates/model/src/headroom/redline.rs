@@ -239,7 +239,9 @@ impl Redline {
 
     /// What is proven until now: the most that the server did in a step in which the target held.
     pub fn proven(&self) -> Option<ProvenServer> {
-        let kept = self.steps.iter().zip(&self.as_usual).filter(|(step, _)| step.kept_target);
+        // The step in which contention began proves nothing.
+        let count = self.steps.len() - usize::from(self.slower_at.is_some());
+        let kept = self.steps[..count].iter().zip(&self.as_usual).filter(|(step, _)| step.kept_target);
         let (step, &(most, _)) = kept.max_by(|(_, one), (_, other)| one.0.total_cmp(&other.0))?;
         // What it has done before is not beyond what it can do.
         let beyond = |rate: f64| rate.max(most);
@@ -293,7 +295,7 @@ impl Redline {
             && service * (1.0 - 2.0 * error) > RISE * least
         {
             self.slower_at = Some(as_usual.1);
-            self.steps.push(RedlineStep { kept_target: false, ..step });
+            self.steps.push(step);
             self.as_usual.push(as_usual);
             return RedlineOrder::End(RedlineEnd::Contention);
         }

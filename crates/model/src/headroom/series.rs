@@ -86,8 +86,12 @@ impl SeriesSilence {
 /// Rates of the series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SeriesTraffic {
-    /// Of the last step, per second.
+    /// Of the last step, per second; 0 where that is long ago.
     pub now_per_s: f64,
+    /// How long ago the last point is, where that is long: in more than three steps and more than
+    /// five minutes there was no traffic, or it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet_s: Option<Seconds>,
     /// Of the step with the highest, per second.
     pub highest_per_s: f64,
     /// From the first step to the last.
@@ -123,14 +127,15 @@ pub struct SeriesHeadroom {
     pub verdict: HeadroomVerdict,
     /// Why nothing is said; empty unless the verdict is [`HeadroomVerdict::Silent`].
     pub silent: Vec<SeriesSilence>,
-    /// Whether the last point misses the target; none without a target or points.
+    /// Whether the last point misses the target; none without a target, without points, and where
+    /// the last one is long ago.
     pub broken_now: Option<bool>,
     /// The rate at which the mean response time breaks the target or, without one, where throughput
     /// ends; also where silent, if it was computed: then it is not to be relied on.
     pub capacity_per_s: Option<CapacityEstimate>,
     /// The rate at which throughput ends, by the law that was taken.
     pub saturation_per_s: Option<f64>,
-    /// Capacity over the rate of the last point.
+    /// Capacity over the rate of the last point; none where that is long ago.
     pub headroom_ratio: Option<CapacityEstimate>,
     /// Number in flight over rate × response time, over all points: 1 by Little's law.
     pub little: Option<f64>,
@@ -156,6 +161,10 @@ const CHECK: f64 = 0.15;
 const HOPELESS: f64 = 1.5;
 /// Laws whose error is at most this many times the least are all held possible.
 const NEARLY: f64 = 1.1;
+/// A last point that is more steps ago, and longer, is not of now: what scrapes and adds up may be
+/// that late.
+const LATE_STEPS: f64 = 3.0;
+const LATE: Seconds = 300.0;
 /// Student's quantile of an interval of 90 %, with one degree of freedom less than [`BLOCKS`].
 const STUDENT_90: f64 = 1.895;
 
@@ -186,6 +195,7 @@ fn seen(points: &[SeriesPoint], target: Option<Seconds>) -> SeriesHeadroom {
         at_unix_s: last.map_or(0.0, |last| last.at),
         traffic: SeriesTraffic {
             now_per_s: last.map_or(0.0, |last| last.rate),
+            quiet_s: None,
             highest_per_s: points.iter().map(|point| point.rate).fold(0.0, f64::max),
             over_s: last.map_or(0.0, |last| last.at - points[0].at),
             points: points.len(),
@@ -247,6 +257,17 @@ struct JudgedLaw {
 }
 
 impl SeriesHeadroom {
+    /// The same at this instant, in seconds since 1970, of series in such steps: of a service that
+    /// was idle, or not seen, since long before it nothing is said of now.
+    pub fn at(self, now_unix_s: Seconds, step: Seconds) -> Self {
+        let quiet = now_unix_s - self.at_unix_s;
+        if self.traffic.points == 0 || quiet <= LATE.max(LATE_STEPS * step) {
+            return self;
+        }
+        let traffic = SeriesTraffic { now_per_s: 0.0, quiet_s: Some(quiet), ..self.traffic };
+        Self { traffic, broken_now: None, headroom_ratio: None, ..self }
+    }
+
     /// Fits the laws and says what they say.
     fn tell(&mut self, points: &[SeriesPoint]) {
         let judged = judged(points, self.target_mean_s);

@@ -248,6 +248,7 @@ mod tests {
                     response: time,
                     replied: sent + time,
                     hold: time,
+                    waited: false,
                     own: 0.0,
                     parts: at..at + 1,
                     late: false,

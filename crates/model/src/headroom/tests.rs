@@ -539,6 +539,25 @@ fn a_full_worker_meets_a_server_that_is_awake() {
     assert!((0.6..0.95).contains(&(capacity * 60e-6)), "{capacity}");
 }
 
+/// Of requests that are read together all but the first are taken a little later, by idle workers:
+/// that they take longer says nothing of full ones.
+#[test]
+fn what_is_read_together_has_not_waited_for_a_worker() {
+    let mut books = LiveBooks::default();
+    for number in 0..8_000 {
+        let at = 1.0 + f64::from(number) * 1e-3;
+        let mut visit = Visit::at(moment(at), Operation::Get);
+        let (after, hold) = if number % 2 == 0 { (5e-6, 400e-6) } else { (0.0, 200e-6) };
+        let taken = moment(at + after);
+        (visit.queued, visit.taken, visit.replied) = (taken, taken, moment(at + after + hold));
+        books.finish(&visit, &[ServerVisit::ok(0, taken, visit.replied)]);
+    }
+    let snapshot = books.snapshot(moment(9.0));
+    let (mean, when_full) = kept::kept(&snapshot, &one(), Stamp(0), snapshot.at).hold();
+    assert!((mean - 300e-6).abs() < 1e-6, "{mean}");
+    assert!((when_full - 1.0).abs() < 1e-9, "{when_full}");
+}
+
 /// Two servers that swap their shares: what was fitted is of another mix.
 #[test]
 fn shares_that_change_silence() {

@@ -36,7 +36,7 @@ settings! {
         /// twemproxy's, fnv1a_64, for the others.
         hash: Option<KeyHash> = None, Optional(HASH), example = "\"xxh3\"", flag = Some(Flag::of_key("FUNCTION")),
             words = || KeyHash::ALL.iter().map(|(_, name)| *name).collect();
-        /// Two characters: only what stands between them in a key is hashed.
+        /// Two characters: only what stands between them in a key that is placed is hashed.
         hash_tag: Option<String> = None, Optional(TEXT), example = "\"{}\"";
         /// How many servers hold a key that is placed: a number, "half" (rounded up) or "all".
         replicas: Replicas = Replicas::Count(1), REPLICAS, flag = Some(Flag::of_key("COUNT")), words = || vec!["2", "half", "all"];
@@ -68,12 +68,14 @@ settings! {
         gutter: Option<String> = None, Optional(TEXT), example = "\"spare\"";
         /// How long values live that it stores.
         gutter_ttl: Nanos = Nanos::from_secs(10), TTL;
-        /// Reads that are tried at the next holder: after an "error", after a "miss".
+        /// Reads that are tried at the next holder, where a key has several: after an "error",
+        /// after a "miss".
         fall_back: Vec<FallBack> = Vec::new(), List(Word(&[(FallBack::Error, "error"), (FallBack::Miss, "miss")]));
         /// How many reads may be tried again after an error, as a share of all.
         retry_budget: f64 = 0.2, Number::SHARE;
         /// How long a value lives that was found after a miss and is stored where it was missed, at
-        /// a server that came up less than so long ago. It is not stored unless this is given.
+        /// a server that came up less than so long ago. It is not stored unless this is given, and
+        /// `fall_back` has "miss".
         refill_ttl: Option<Nanos> = None, Optional(TTL), example = "\"60s\"";
         /// Another pool that is asked for what is not found here; what it has is stored here.
         warm_from: Option<String> = None, Optional(TEXT), example = "\"old\"";
@@ -91,9 +93,10 @@ settings! {
         concurrency: Option<u32> = None, Optional(Count::from(1)), example = "1000";
         /// The longest time a value may live; longer ones, and those without end, are cut.
         ttl_cap: Option<Nanos> = None, Optional(TTL), example = "\"24h\"";
-        /// After which quantile of recent times a read is sent to a second holder. Never unless it
-        /// is given. Where missing keys are looked for elsewhere (`fall_back` on a miss,
-        /// `warm_from`), an answer that lacks keys counts only once the other holder has answered.
+        /// After which quantile of recent times a read is sent to a second holder, where a key has
+        /// one. Never unless it is given. Where missing keys are looked for elsewhere (`fall_back`
+        /// on a miss, `warm_from`), an answer that lacks keys counts only once the other holder has
+        /// answered.
         hedge_after: Option<f64> = None, Optional(Number::SHARE), example = "0.99";
         /// How many reads may be, as a share of all. What 4,000 reads earn is saved up at most, for
         /// a server that stands still for a moment.
@@ -358,6 +361,36 @@ impl PoolConfig {
             eject_slower: self.eject_slower,
             successor_of: Vec::new(),
         })
+    }
+
+    /// Keys that are set and do nothing beside the others; `name` is the pool's.
+    pub(super) fn without_effect(&self, name: &str) -> Vec<String> {
+        let (is_placed, servers) = (self.distribution != KeySpread::All, self.servers.len());
+        let holders = if is_placed { self.replicas.of(servers) } else { servers };
+        let has_one = is_placed && self.replicas == Replicas::Count(1);
+        let is_alone = has_one || (holders == 1 && !self.servers.iter().any(ServerConfig::is_many));
+        let falls_back = !self.fall_back.is_empty() && self.when_down == WhenDown::Error;
+        let placing = "places keys, and every server holds a copy of everything; `distribution` says by what \
+                       they are placed, as \"ketama\"";
+        let unfound = "stores what was found after a miss, and `fall_back` has no \"miss\"";
+        let alone = "needs copies, and every key has one holder";
+        [
+            ("replicas", !is_placed && !matches!(self.replicas, Replicas::Count(1) | Replicas::All), placing),
+            ("hash_tag", !is_placed && self.hash_tag.is_some(), placing),
+            ("fall_back", is_alone && falls_back, alone),
+            ("refill_ttl", is_alone && self.refill_ttl.is_some(), alone),
+            (
+                "refill_ttl",
+                !is_alone && self.refill_ttl.is_some() && !self.fall_back.contains(&FallBack::Miss),
+                unfound,
+            ),
+            ("hedge_after", is_alone && self.hedge_after.is_some(), alone),
+            ("eject_slower", is_alone && self.eject_slower.is_some(), alone),
+        ]
+        .into_iter()
+        .filter(|(_, is_so, _)| *is_so)
+        .map(|(key, _, why)| format!("pool {name}: `{key}` {why}"))
+        .collect()
     }
 
     fn tag(&self, tag: &str, name: &str) -> Result<(u8, u8), Mistake> {

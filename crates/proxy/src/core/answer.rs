@@ -104,17 +104,19 @@ impl Core {
     fn expected_of(&self, pending: &Pending) -> Expected<'_> {
         match pending.recipient {
             Recipient::Request(number) => Expected::by(&self.requests[number], pending),
-            Recipient::Greeting | Recipient::Detached => Expected::Anything,
+            Recipient::Greeting | Recipient::Detached | Recipient::Copy(_) => Expected::Anything,
         }
     }
 
     /// Everything asked on a connection that is lost is answered with an error that says `why`.
     pub(super) fn lost(&mut self, connection: ConnectionId, why: &str, outcome: Outcome, now: Stamp) {
         self.books.count(|events| &mut events.server_losses);
-        let LostConnection { server, by_lane, ejected, text } = self.upstreams.lost(connection, why);
+        let lost = self.upstreams.lost(connection, why);
+        let LostConnection { server, by_lane, stood, ejected, text } = lost;
         self.books.count_if(ejected, |events| &mut events.ejections);
         if !by_lane {
-            self.routing.went_down(server);
+            // One that stood still for a moment has what it had.
+            self.routing.went_down(server, outcome == Outcome::ServerLost || !stood);
         }
         while let Some(pending) = self.upstreams.pop(connection) {
             let visit = pending.sent.map(|sent| ServerVisit {
@@ -125,8 +127,8 @@ impl Core {
                 answered: now,
             });
             let Recipient::Request(number) = pending.recipient else {
-                if let Some(visit) = visit.filter(|_| pending.recipient == Recipient::Detached) {
-                    self.books.detached(&visit);
+                if pending.recipient != Recipient::Greeting {
+                    self.detached_ended(pending.recipient, true, visit.as_ref());
                 }
                 continue;
             };
@@ -156,6 +158,7 @@ impl Core {
         self.admit_waiting(connection);
         for pool in self.routing.ids().filter(|_| !by_lane) {
             for Waiting { exchange, part } in self.dispatch.readers_mut().take_all(pool, server) {
+                self.leaves_queue(exchange, now);
                 self.part_failed(exchange, part, &text, outcome, now);
             }
         }
@@ -184,14 +187,16 @@ impl Core {
         let outcome = outcome_of(reply.class);
         let lane = connection.lane_number();
         let visit = ServerVisit { server: server.number(), lane, outcome, sent, answered: now };
-        let Recipient::Request(number) = pending.recipient else { return self.books.detached(&visit) };
+        let Recipient::Request(number) = pending.recipient else {
+            return self.detached_ended(pending.recipient, reply.class.is_error(), Some(&visit));
+        };
         let exchange = &mut self.requests[number];
         exchange.owed -= 1;
         if let Some(sample) = exchange.sample {
             self.books.sampling().answered(sample, &visit);
         }
         let shown = exchange.rest.used().and_then(|rest| rest.shown.as_ref());
-        let renamed = shown.map(|name| meta::with_key(reply, name, exchange.visit.key.0));
+        let renamed = shown.map(|name| meta::with_key(reply, pending.expect, name, exchange.visit.key.0));
         let reply = &renamed.as_ref().map_or(*reply, |bytes| Response { bytes, ..*reply });
         if exchange.stage != Stage::Sent {
             // Enough others had answered: no client waits for this one.

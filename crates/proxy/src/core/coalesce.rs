@@ -1,7 +1,7 @@
 //! Gets for one key that are under way together share one answer.
 
-use krarup_memcache::{ReplyClass, Response};
-use krarup_record::Operation;
+use krarup_memcache::{ReplyClass, Response, Retrieval};
+use krarup_record::{KeyDigest, Operation};
 use krarup_units::{Outbox, Stamp};
 
 use super::Core;
@@ -44,6 +44,18 @@ impl Core {
         self.routing[pool].forget_leaders(exchange.visit.key);
     }
 
+    /// The same for a read that changes its keys: their time, or whether they are there.
+    pub(super) fn touch_parts_gets(&mut self, number: RequestId) {
+        let exchange = &mut self.requests[number];
+        for key in exchange.rest.keys.iter() {
+            let pool = &mut self.routing[key.pool];
+            if pool.spec().coalesce {
+                exchange.leads = true;
+                pool.forget_leaders(KeyDigest::of(key.sent));
+            }
+        }
+    }
+
     /// The same for a change of all keys.
     pub(super) fn flush_parts_gets(&mut self, number: RequestId) {
         self.requests[number].leads = true;
@@ -56,6 +68,8 @@ impl Core {
     pub(super) fn end_of_sharing(&mut self, number: RequestId, now: Stamp) {
         let exchange = &self.requests[number];
         match exchange.visit.operation {
+            // What touches leads no others.
+            _ if exchange.rest.retrieval.0 != Retrieval::Get => self.touch_parts_gets(number),
             Operation::Get => self.answer_followers(number, now),
             Operation::Flush => self.routing.pools_mut().iter_mut().for_each(Pool::forget_all_leaders),
             _ => self.routing[exchange.home].forget_leaders(exchange.visit.key),

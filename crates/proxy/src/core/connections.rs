@@ -100,7 +100,7 @@ impl Upstreams for Core {
         match connection.place() {
             Ok(server) => {
                 self.upstreams.let_go(ServerId::new(server));
-                self.routing.went_down(ServerId::new(server));
+                self.routing.went_down(ServerId::new(server), true);
             }
             Err(_) => {
                 self.upstreams.lane_closed(connection);
@@ -134,6 +134,11 @@ impl Core {
     /// How many servers there are.
     pub fn server_count(&self) -> usize {
         self.upstreams.servers().len()
+    }
+
+    /// A server that owes the answer to a copy behind a write, which belongs to no request.
+    pub fn owes_copy(&self) -> Option<usize> {
+        self.upstreams.owes_copy().map(ServerId::index)
     }
 
     /// From now on this is said on every new connection to a server, before anything else.

@@ -1,18 +1,19 @@
 //! What is sent though no request waits for its answer: copies, refills and shadows.
 
 use krarup_memcache::{Expect, Retrieval, write};
+use krarup_record::ServerVisit;
 use krarup_units::{Outbox, Stamp};
 
 use super::Core;
 use crate::ids::{PoolId, RequestId, ServerId};
 use crate::pool::Pool;
-use crate::upstreams::{Pending, Servers};
+use crate::upstreams::{Pending, Recipient, Servers};
 
 /// What a server is sent that no request waits for.
 #[derive(Clone, Copy)]
 pub(super) enum Detached {
-    /// A copy behind a write.
-    Copy,
+    /// A copy behind a write of this pool.
+    Copy(PoolId),
     /// A value that was found elsewhere.
     Refill,
     /// What the shadow of the pool is asked.
@@ -32,9 +33,13 @@ pub(super) fn send_detached_to(
     if !(upstreams.takes_aside(server) && upstreams.takes(server, expect)) {
         return pool.count(|counts| &mut counts.dropped);
     }
-    upstreams.send(server.into(), Pending::detached(expect), request);
+    let pending = match what {
+        Detached::Copy(pool) => Pending::copy(pool, expect),
+        Detached::Refill | Detached::Shadow => Pending::detached(expect),
+    };
+    upstreams.send(server.into(), pending, request);
     match what {
-        Detached::Copy => {}
+        Detached::Copy(_) => {}
         Detached::Refill => pool.count(|counts| &mut counts.refills),
         Detached::Shadow => pool.count(|counts| &mut counts.shadowed),
     }
@@ -52,6 +57,19 @@ impl Core {
     ) {
         let pool = &mut self.routing[pool];
         send_detached_to(&mut self.upstreams, pool, server, what, expect, |out| request(out));
+    }
+
+    /// What no request waits for has its answer, or will have none. A copy that was not carried out
+    /// is missing at its server, as one that was not sent.
+    pub(super) fn detached_ended(&mut self, recipient: Recipient, failed: bool, visit: Option<&ServerVisit>) {
+        if let Recipient::Copy(pool) = recipient
+            && failed
+        {
+            self.routing[pool].count(|counts| &mut counts.dropped);
+        }
+        if let Some(visit) = visit {
+            self.books.detached(visit);
+        }
     }
 
     /// The pool's shadow gets the same write, if it is its turn.

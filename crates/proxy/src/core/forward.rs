@@ -15,7 +15,7 @@ use crate::dispatch::{Taken, Waiting};
 use crate::exchange::{Copies, Needs, PartsByServer, RetrievalPart, Stage};
 use crate::hot_keys::SampledKey;
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
-use crate::keys::NO_PART;
+use crate::keys::{MOST_PARTS, NO_PART};
 use crate::large::{self, LARGE_REQUEST, RequestBytes};
 use crate::merge::How;
 use crate::meta::{self, MetaRole};
@@ -38,6 +38,11 @@ pub(super) struct KeyWrite<'a> {
 
 /// The longest key a server takes.
 const LONGEST_KEY: usize = 250;
+
+/// As many bytes as the keys on a line that touches may take, a blank before each. memcached closes
+/// the connection, on which other clients have requests too, on a line of over 1,024 bytes (later:
+/// 2,048) that has not come whole and begins neither with `get` nor with `gets`.
+const LONGEST_TOUCHED: usize = 1_024 - b"gats -2147483648\r\n".len();
 
 /// What a client is told of a key that its route makes too long, or nothing.
 pub(super) const DOES_NOT_FIT: &[u8] = b"CLIENT_ERROR the key does not fit once its route has changed it\r\n";
@@ -386,7 +391,7 @@ impl Core {
                     let pending = Pending::of(number, part, follows, expect);
                     self.send_by(server, connection, number, pending, &mut request);
                 }
-                _ => self.send_detached(home, server, Detached::Copy, expect, &mut request),
+                _ => self.send_detached(home, server, Detached::Copy(home), expect, &mut request),
             }
         }
         self.requests[number].rest.request = raw;
@@ -578,6 +583,10 @@ impl Core {
             return;
         }
         self.assign_keys(number, command, now);
+        if command.touches() {
+            self.touch_parts_gets(number);
+            self.divide_long_lines(number);
+        }
         self.shadow_read(number, command, now);
         for part in 0..self.requests[number].rest.parts.len() {
             self.send_part(number, part as u16, now);
@@ -641,6 +650,29 @@ impl Core {
         }
     }
 
+    /// Keys that would make a part's line too long go to further parts, which the same server is
+    /// asked behind it.
+    fn divide_long_lines(&mut self, number: RequestId) {
+        let Needs { keys, parts, .. } = &mut *self.requests[number].rest;
+        for part in 0..parts.len() as u16 {
+            if keys.of(part).map(|key| 1 + key.len()).sum::<usize>() <= LONGEST_TOUCHED {
+                continue;
+            }
+            let lengths: Vec<usize> = keys.of(part).map(|key| 1 + key.len()).collect();
+            let RetrievalPart { server, pool, .. } = parts[usize::from(part)];
+            let (mut lengths, mut last, mut length) = (lengths.into_iter(), part, 0);
+            keys.move_from(part, |_| {
+                let key = lengths.next()?;
+                length += key;
+                if length > LONGEST_TOUCHED && parts.len() < MOST_PARTS {
+                    (last, length) = (parts.len() as u16, key);
+                    parts.push(RetrievalPart::of(server, pool, None));
+                }
+                Some(last)
+            });
+        }
+    }
+
     /// Asks a part's server for the part's keys, as soon as one of its readers is free.
     pub(super) fn send_part(&mut self, number: RequestId, part: u16, now: Stamp) {
         let exchange = &mut self.requests[number];
@@ -657,16 +689,27 @@ impl Core {
         self.send_part_to(number, part, server, now);
     }
 
-    /// A reader has taken a part: where it is the first of its request, the request was taken now.
-    fn read_begins(&mut self, number: RequestId, pool: PoolId, server: ServerId, was_idle: bool, now: Stamp) {
+    /// A part waits for a reader no longer, or did not have to: whether no server was asked before
+    /// for its request, which was taken, or given up, now.
+    pub(super) fn leaves_queue(&mut self, number: RequestId, now: Stamp) -> bool {
         let exchange = &mut self.requests[number];
-        let first = exchange.rest.parts.iter().all(|part| !part.answered) && exchange.owed == 0;
-        if first && let Some((busy, ..)) = self.dispatch.readers().of(pool, server) {
+        let first = exchange.servers.is_empty() && exchange.owed == 0;
+        if first {
             exchange.visit.taken = now;
-            exchange.visit.busy_workers = busy;
+        }
+        first
+    }
+
+    /// A reader has taken a part.
+    fn read_begins(&mut self, number: RequestId, pool: PoolId, server: ServerId, was_idle: bool, now: Stamp) {
+        if self.leaves_queue(number, now)
+            && let Some((busy, ..)) = self.dispatch.readers().of(pool, server)
+        {
+            let visit = &mut self.requests[number].visit;
+            visit.busy_workers = busy;
             // Before all servers, as the time in the queue is that of all requests (Little's law).
-            exchange.visit.queue_length = self.dispatch.readers().waiting() as u32;
-            exchange.visit.worker_was_idle = was_idle;
+            visit.queue_length = self.dispatch.readers().waiting() as u32;
+            visit.worker_was_idle = was_idle;
         }
     }
 

@@ -16,7 +16,16 @@ use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
 use crate::large::{self, BufferMemory, RequestBytes};
 use crate::meta::{self, MetaRole, Rule};
 use crate::pool::Lifetimes;
+use crate::topology::{PoolSpec, Route};
 use crate::upstreams::Pending;
+
+/// As many bytes as the flags of a request may take. With the longest key, and what is added to
+/// them, its line is no longer than a server reads: that closes the connection on a line of over
+/// 2,048 bytes, and other clients have requests there.
+const LONGEST_FLAGS: usize = 1_500;
+
+/// What a client is told of a key that would end the line of its answer.
+const NOT_SHOWN: &[u8] = b"CLIENT_ERROR a key with a line feed cannot be shown\r\n";
 
 impl Core {
     /// A worker has taken a meta command.
@@ -30,19 +39,17 @@ impl Core {
         let mut buffer = [0; LONGEST_NAME];
         let key = request.name(&mut buffer);
         let route = self.routing.routes().find(key);
-        if let Some(route) = route.filter(|route| route.rewrites()) {
-            if request.base64 && !meta::fits_encoded(key.len() - route.stripped() + route.add.len()) {
-                return self.requests[number].rest.merge.local(ReplyClass::ClientError, DOES_NOT_FIT);
-            }
-            let tells = request.has_any(b"k") || request.command == MetaCommand::Debug;
-            self.requests[number].rest.shown = tells.then(|| key.to_vec());
-        }
         let home = route.map_or(self.requests[number].entry, |route| PoolId::new(route.pool));
-        let spec = self.routing[home].spec();
-        let cut = request.command == MetaCommand::Set && (spec.ttl_cap.is_some() || spec.gutter.is_some());
-        // With a flag too many a server takes the value for the next command.
-        if cut && !meta::has_room_for_lifetime(request) {
-            return self.requests[number].rest.merge.local(ReplyClass::ClientError, request::TOO_MANY_FLAGS);
+        let rewriting = route.filter(|route| route.rewrites());
+        if let Some(why) = refusal(request, key, rewriting, self.routing[home].spec()) {
+            return self.requests[number].rest.merge.local(ReplyClass::ClientError, why);
+        }
+        let shows = match rewriting {
+            Some(_) => request.has_any(b"k") || request.command == MetaCommand::Debug,
+            None => meta::withholds_key(request),
+        };
+        if shows {
+            self.requests[number].rest.shown = Some(key.to_vec());
         }
         let opaque = request.flag(b'O').map(trace);
         self.requests[number].rest.opaque = opaque;
@@ -153,6 +160,9 @@ impl Core {
         }
         if !self.admit_listed(number, now) {
             return;
+        }
+        if request.has_any(b"NRTE") {
+            self.touch_parts_gets(number);
         }
         let pool = self.requests[number].rest.keys.get(0).pool;
         let shares = kind == Retrieval::Get && self.routing[pool].spec().coalesce;
@@ -307,6 +317,27 @@ impl Core {
             meta::write(out.tail(), &asked, sent, MetaRole::Answers, lifetimes);
         });
     }
+}
+
+/// What the client is told of a request about `key` that no server is asked, because it would be
+/// misread, or its answer would.
+fn refusal(
+    request: &Meta<'_>,
+    key: &[u8],
+    rewriting: Option<&Route>,
+    spec: &PoolSpec,
+) -> Option<&'static [u8]> {
+    let fits = |route: &Route| meta::fits_encoded(key.len() - route.stripped() + route.add.len());
+    if request.base64 && !rewriting.is_none_or(fits) {
+        return Some(DOES_NOT_FIT);
+    }
+    let cut = request.command == MetaCommand::Set && (spec.ttl_cap.is_some() || spec.gutter.is_some());
+    // With a flag too many a server takes the value for the next command.
+    let has_room = !cut || meta::has_room_for_lifetime(request);
+    if !has_room || request.flags.length() > LONGEST_FLAGS {
+        return Some(request::TOO_MANY_FLAGS);
+    }
+    (request.command == MetaCommand::Debug && key.contains(&b'\n')).then_some(NOT_SHOWN)
 }
 
 /// A read that was kept, in its words as they were written.

@@ -42,6 +42,7 @@ impl Core {
         let pools = self.routing.reconfigure(topology.pools, topology.routes, ramp, &servers, &up, now);
         // They have waited long enough for a reader that there may be no more.
         for Waiting { exchange, part } in self.limit_readers(&pools) {
+            self.leaves_queue(exchange, now);
             let server = self.requests[exchange].rest.parts[usize::from(part)].server;
             if self.upstreams.is_up(server) {
                 self.send_part_to(exchange, part, server, now);

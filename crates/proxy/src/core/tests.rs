@@ -432,6 +432,19 @@ fn a_value_over_the_limit_takes_the_old_one_with_it() {
     assert!(replies.starts_with(&format!("{too_large}{too_large}VERSION ")), "{replies}");
 }
 
+/// Until then the client is sending, and no answer is late.
+#[test]
+fn a_value_over_the_limit_is_received_with_its_last_byte() {
+    let mut world = World::new(1, settings());
+    let client = world.client();
+    world.at(10).send(client, "set a 0 0 101\r\n");
+    world.at(5_000).send(client, format!("{}\r\n", "y".repeat(101)));
+    assert_eq!(world.at(5_010).asked(0), "delete a\r\n");
+    world.answer(0, "DELETED\r\n").write_clients();
+    let (visit, _) = world.row(0);
+    assert_eq!((visit.received, visit.response_time()), (Stamp(5_000), Nanos(10)));
+}
+
 /// What waited for a worker was stored after the removal, and the old value stayed.
 #[test]
 fn the_old_value_is_removed_after_what_its_client_asked_before() {

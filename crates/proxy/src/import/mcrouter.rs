@@ -344,6 +344,12 @@ impl Translation<'_> {
                 "{pool}: its rates are for each operation, and `rate` is for all; set `rate` by hand"
             ));
         }
+        for key in route.as_object().into_iter().flat_map(Map::keys) {
+            let known = ["type", "pool", "hash", "shadows", "rates", "target", "child", "children"];
+            if !known.contains(&key.as_str()) {
+                self.note(format!("{pool}: {key} of its route is not translated"));
+            }
+        }
         Ok(if changes.is_empty() { pool } else { self.changed(&pool, &changes) })
     }
 

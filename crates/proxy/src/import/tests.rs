@@ -256,6 +256,18 @@ fn handles_around_a_pool_become_its_settings() {
 }
 
 #[test]
+fn what_a_route_of_mcrouter_says_beside_its_pool_is_noted() {
+    let file = mcrouter(
+        r#"{"type": "PoolRoute", "pool": "A", "hash": "Ch3", "shard_splits": {"user": 4}, "bucketize": true}"#,
+    );
+    let notes = notes(&file);
+    for key in ["shard_splits", "bucketize"] {
+        assert!(notes.contains(&format!("A: {key} of its route is not translated")), "{notes}");
+    }
+    assert!(!notes.contains("hash"), "{notes}");
+}
+
+#[test]
 fn a_shadow_that_mcrouter_sends_nothing_is_left_out() {
     for shadow in [
         r#""index_range": [0, 2]"#,

@@ -153,9 +153,13 @@ pub const TABLE: &[ProxyMetric] = &[
     times(
         "krarup_server_time_seconds",
         Quantity::Server,
-        "The part of it from the first byte sent to a server to the last answer.",
+        "The part of it from the first byte sent to a server to the last answer; what a further part of a request waited for a reader is in it.",
     ),
-    times("krarup_own_time_seconds", Quantity::Own, "The rest of it: the proxy's own."),
+    times(
+        "krarup_own_time_seconds",
+        Quantity::Own,
+        "The rest of it: the proxy's own, what a long value waited for room on its server's connection, a hedged read for its first server and a coalesced get for another's answer.",
+    ),
     server_gauge(
         "krarup_server_up",
         |one| f64::from(u8::from(one.up)),
@@ -242,7 +246,7 @@ pub const TABLE: &[ProxyMetric] = &[
     pool(
         "krarup_pool_dropped_total",
         |one| one.counts.dropped,
-        "Copies, refills and shadows not sent because their server was down or had too much before it.",
+        "Copies, refills and shadows not sent because their server was down or had too much before it, and copies that were lost with its connection or refused.",
     ),
     pool(
         "krarup_pool_limited_total",

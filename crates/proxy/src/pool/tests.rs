@@ -35,10 +35,23 @@ fn seven_keys_over_three_servers_are_three_two_and_two() {
     assert_eq!(runs(&pool), [(1, 1), (2, 1)]);
 }
 
+/// It has what it had, and of keys that it did not hold before it has nothing.
+#[test]
+fn a_server_that_stood_still_is_newly_up_where_keys_were_placed_anew_meanwhile() {
+    for (servers, newly_up) in [(vec![0, 1], false), (vec![0, 1, 2], true)] {
+        let mut pool = all_up(2);
+        let (server, later) = (ServerId::new(0), Stamp(100_000_000_000));
+        pool.went_down(server, false);
+        pool.become_spec(PoolSpec::of("main", servers), later);
+        pool.server_up(server, later, false);
+        assert_eq!(pool.is_newly_up(server, 90, later), newly_up);
+    }
+}
+
 #[test]
 fn a_server_that_returns_is_not_made_to_catch_up() {
     let mut pool = all_up(2);
-    pool.went_down(ServerId::new(0));
+    pool.went_down(ServerId::new(0), true);
     for _ in 0..1_000 {
         assert_eq!(one(&mut pool, 1), Some(1));
     }
@@ -93,7 +106,7 @@ fn with_no_server_up_none_is_asked() {
 #[test]
 fn an_ejected_server_gets_its_share_back_little_by_little() {
     let mut pool = all_up(2);
-    pool.went_down(ServerId::new(0));
+    pool.went_down(ServerId::new(0), true);
     pool.server_up(ServerId::new(0), NOW, true);
     let mut share = |from: u64| {
         let reads = (0..1_000).map(|read| Stamp(from + read * 1_000_000));
@@ -202,7 +215,7 @@ fn a_set_share_of_the_reads_makes_no_server_new() {
     pool.push(Some((ServerId::new(0), 0.5, later)), NOW);
     pool.push(None, later);
     assert!(!pool.is_newly_up(ServerId::new(0), 90, later));
-    pool.went_down(ServerId::new(0));
+    pool.went_down(ServerId::new(0), true);
     pool.server_up(ServerId::new(0), later, false);
     assert!(pool.is_newly_up(ServerId::new(0), 90, later));
 }

@@ -17,7 +17,7 @@ use krarup_memcache::response::ValuesRead;
 use krarup_units::{Nanos, Outbox, Stamp};
 
 use super::window::{RequestLength, SendWindow};
-use crate::ids::{ClientId, RequestId, ServerId};
+use crate::ids::{ClientId, PoolId, RequestId, ServerId};
 
 /// Where the connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,10 @@ pub(super) enum Health {
 pub(crate) enum Recipient {
     /// It belongs to the greeting.
     Greeting,
-    /// No request waits for it: a copy, a refill, a shadow.
+    /// No request waits for it: a refill, a shadow.
     Detached,
+    /// The same of a copy behind a write, for which this pool counts.
+    Copy(PoolId),
     /// The request of this number.
     Request(RequestId),
 }
@@ -68,6 +70,11 @@ impl Pending {
     /// What is going to be sent for no request.
     pub(crate) fn detached(expect: Expect) -> Self {
         Self::to(Recipient::Detached, expect)
+    }
+
+    /// A copy behind a write of this pool, which is going to be sent.
+    pub(crate) fn copy(pool: PoolId, expect: Expect) -> Self {
+        Self::to(Recipient::Copy(pool), expect)
     }
 
     fn greeting(expect: Expect) -> Self {
@@ -214,6 +221,11 @@ impl Connection {
     /// Whether an answer is to come that is none to the greeting.
     pub(super) fn owes_any(&self) -> bool {
         self.pending.iter().any(|pending| pending.recipient != Recipient::Greeting)
+    }
+
+    /// Whether the answer to a copy behind a write is to come.
+    pub(super) fn owes_copy(&self) -> bool {
+        self.pending.iter().any(|pending| matches!(pending.recipient, Recipient::Copy(_)))
     }
 
     /// When the oldest unanswered request was sent.

@@ -100,7 +100,23 @@ fn a_lease_that_was_given_up_was_held_and_is_no_service() {
     books.ended(Nanos::from_millis(100), true);
     books.ended(Nanos::from_secs(30), false);
     let seen = books.snapshot(at(0));
-    assert_eq!((seen.service, seen.held), (Nanos::from_millis(100), Nanos::from_millis(30_100)));
+    assert_eq!((seen.service, seen.held), (0.1, 30.1));
+}
+
+/// A sum that stood still would say that no message waits any more.
+#[test]
+fn sums_of_times_go_on_beyond_64_bits_of_nanoseconds() {
+    let day = Nanos::from_secs(86_400);
+    let mut books = JobBooks::new();
+    for number in 1..=300_000 {
+        books.handed_out(Some(day), false);
+        books.ended(day, true);
+        if number >= 299_999 {
+            let seen = books.snapshot(at(0));
+            let sum = f64::from(number) * 86_400.0;
+            assert_eq!((seen.waiting.sum, seen.held, seen.service), (sum, sum, sum));
+        }
+    }
 }
 
 #[test]

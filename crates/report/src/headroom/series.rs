@@ -15,7 +15,11 @@ pub fn series_screen(headroom: &SeriesHeadroom, ascii: bool) -> String {
     let seen = headroom.traffic;
     if seen.points > 0 {
         let over = format!("{} points over {}", seen.points, duration(seen.over_s));
-        let traffic = format!("{} now, {} highest; {over}", rate(seen.now_per_s), rate(seen.highest_per_s));
+        let now = match seen.quiet_s {
+            Some(quiet) => format!("none in the last {}", duration(quiet)),
+            None => format!("{} now", rate(seen.now_per_s)),
+        };
+        let traffic = format!("{now}, {} highest; {over}", rate(seen.highest_per_s));
         out.push_str(&wrapped("traffic", &traffic));
     }
     let said = headroom.verdict != HeadroomVerdict::Silent;

@@ -339,12 +339,13 @@ pub(super) fn queue_line(queue: &TopQueue, instances: usize) -> HeadLine {
 
 /// What so many brokers count.
 fn store_lines(store: &TopStore, instances: usize) -> [HeadLine; 2] {
+    let TopStore { ready, reserved, delayed, buried, .. } = *store;
+    let states = [(ready, "ready"), (reserved, "reserved"), (delayed, "delayed"), (buried, "buried")];
+    let known = states.iter().filter_map(|(of, state)| Some(format!("{} {state}", count((*of)?))));
+    let known: Vec<_> = known.collect();
     let messages = format!(
-        "{} ready, {} reserved, {} delayed, {} buried in {} tubes; {} clients wait for one",
-        count(store.ready),
-        count(store.reserved),
-        count(store.delayed),
-        count(store.buried),
+        "{} in {} tubes; {} clients wait for one",
+        if known.is_empty() { "not told by the database,".to_owned() } else { known.join(", ") },
         count(store.tubes),
         count(store.clients_waiting),
     );
@@ -525,23 +526,25 @@ fn draw_body(
     };
     let heading = if rows == 0 { 0 } else { heading };
     let room = usize::from(area.height - heading);
-    let last = rows.saturating_sub(room);
+    let notes = note_lines(&body.notes, rows > 0, area.width);
+    let all = rows + notes.len();
+    let last = all.saturating_sub(room);
     view.scroll = view.scroll.min(last);
     let shown = rows.saturating_sub(view.scroll).min(room) as u16;
-    if rows > 0 {
+    if heading + shown > 0 {
         let table = Rect { height: heading + shown, ..area };
         draw_table(table, buffer, body, &columns, (view.scroll, heading), view.color);
     }
     let used = heading + shown;
     let rest = Rect { y: area.y + used, height: area.height - used, ..area };
-    if view.scroll < last && rest.height == 0 && area.height >= 7 {
+    draw_notes(rest, buffer, &notes[view.scroll.saturating_sub(rows)..]);
+    if view.scroll < last && area.height >= 7 {
         // The last line says that there is more.
         let line = Rect { y: area.bottom() - 1, height: 1, ..area };
         Clear.render(line, buffer);
-        let more = rows - view.scroll - usize::from(shown) + 1;
+        let more = all - view.scroll - room + 1;
         Line::styled(format!("↓ {more} more"), Tone::Faint.style(view.color)).render(line, buffer);
     }
-    draw_notes(rest, buffer, &body.notes, rows > 0);
     let shows = |index: usize| columns.iter().any(|column| column.index == index);
     let left_out = body.grid.columns.iter().enumerate().filter(|(index, _)| rows > 0 && !shows(*index));
     left_out.map(|(_, column)| column.heading).collect()
@@ -580,26 +583,28 @@ fn draw_table(
     Widget::render(table, area, buffer);
 }
 
-/// What is said under the table, each under its keyword.
-fn draw_notes(area: Rect, buffer: &mut Buffer, notes: &[(String, String)], under_rows: bool) {
-    let mut left = area;
-    if under_rows {
-        left = Rect { y: left.y + left.height.min(1), height: left.height.saturating_sub(1), ..left };
-    }
+/// What is said under the table in lines so wide, after a blank one where there are rows: what
+/// stands in the place of the keyword, none where the text has that place too, and the text.
+fn note_lines(notes: &[(String, String)], under_rows: bool, width: u16) -> Vec<(Option<&str>, String)> {
+    let blank = (under_rows && !notes.is_empty()).then(|| (None, String::new()));
+    let mut lines: Vec<(Option<&str>, String)> = blank.into_iter().collect();
     for (keyword, said) in notes {
-        if left.is_empty() {
-            return;
-        }
-        let (keyword_area, behind) = if keyword.is_empty() { (left, left) } else { divided(left) };
-        if !keyword.is_empty() {
-            let line = Rect { height: 1, ..keyword_area };
-            Line::styled(keyword.as_str(), Tone::Faint.style(false)).render(line, buffer);
-        }
-        let lines = wrapped_lines(said, usize::from(behind.width));
-        let used = (lines.len() as u16).min(behind.height);
-        Paragraph::new(lines.into_iter().map(Line::from).collect::<Vec<_>>())
-            .render(Rect { height: used, ..behind }, buffer);
-        left = Rect { y: left.y + used, height: left.height - used, ..left };
+        let indent = if keyword.is_empty() { 0 } else { INDENT };
+        let text = wrapped_lines(said, usize::from(width.saturating_sub(indent)));
+        let keyword_of = |line: usize| (indent > 0).then_some(if line == 0 { keyword.as_str() } else { "" });
+        lines.extend(text.into_iter().enumerate().map(|(line, text)| (keyword_of(line), text)));
+    }
+    lines
+}
+
+fn draw_notes(area: Rect, buffer: &mut Buffer, notes: &[(Option<&str>, String)]) {
+    let mut left = Lines { left: area };
+    for (keyword, said) in notes {
+        let Some(line) = left.next() else { return };
+        let (place, behind) = if keyword.is_some() { divided(line) } else { (Rect::ZERO, line) };
+        let keyword = keyword.unwrap_or_default();
+        Line::styled(keyword, Tone::Faint.style(false)).render(place, buffer);
+        Line::from(said.as_str()).render(behind, buffer);
     }
 }
 
@@ -617,7 +622,7 @@ const KEYS: [(&str, &str, &str); 10] = [
     ("q", "quit", "end; Ctrl-C too"),
     ("?", "help", "this list, and away with it"),
     ("←→", "page", "the page before, or the next; Tab too, or its number"),
-    ("↑↓", "scroll", "a row; Page Up and Page Down, Home and End"),
+    ("↑↓", "scroll", "a line; Page Up and Page Down, Home and End"),
     ("s", "sort", "by the next column: numbers from the largest; after the last column as at first"),
     ("r", "reverse", "the other way round"),
     ("space", "pause", "this moment stays, until space once more"),

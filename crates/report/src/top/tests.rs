@@ -9,7 +9,7 @@ use krarup_model::headroom::{
 };
 use krarup_model::hot_keys::{HOT_KEYS_SCHEMA, HotKey, HotKeys, KeyShare, PoolHotKeys};
 use krarup_record::exposition::read::Samples;
-use krarup_record::exposition::{ExpositionText, TimeBuckets};
+use krarup_record::exposition::{BOUNDS, ExpositionText, TimeBuckets};
 use krarup_record::{ClientCounts, ClientRates, MeasuredDistribution};
 use krarup_units::{Nanos, Seconds, Stamp};
 use proptest::prelude::*;
@@ -65,7 +65,9 @@ fn broker(seconds: u64) -> Samples {
     let mut text = ExpositionText::default();
     text.value("krarup_broker_uptime_seconds", seconds);
     text.value("krarup_broker_clients", 16);
-    text.one("krarup_broker_messages", "state", "ready", 25);
+    for (state, messages) in [("ready", 25), ("reserved", 0), ("delayed", 0), ("buried", 0)] {
+        text.one("krarup_broker_messages", "state", state, messages);
+    }
     text.value("krarup_broker_tubes", 2);
     text.value("krarup_broker_commits_total", seconds * 201);
     text.one("krarup_broker_requests_total", "operation", "put", seconds * 732);
@@ -395,6 +397,8 @@ fn a_store_that_takes_nothing_stands_above_the_table() {
     assert!(has(&one, &format!("store      takes nothing{out}")), "{one:#?}");
     for well in shown([1, 1]) {
         assert!(has(&well, "store      0 wait") && !has(&well, "takes nothing"), "{well:#?}");
+        let unknown = "messages   not told by the database, in 0 tubes; 0 clients wait for one";
+        assert!(has(&well, unknown) && !has(&well, "0 ready"), "{well:#?}");
     }
 }
 
@@ -448,6 +452,45 @@ fn rows_that_do_not_fit_are_scrolled_to_and_no_further() {
     assert!(has(&up, " more") && !has(&up, "10.1.0.49 "), "{up:#?}");
     view.press(TopKey::First, &figures);
     assert!(has(&lines(&state, &mut view, 100, 30), "10.1.0.0 "));
+}
+
+/// Buckets end at 10 s: a mean may be larger than a p99 of so much.
+#[test]
+fn where_there_is_a_percentile_of_times_the_longest_is_named() {
+    for page in TopPage::ALL {
+        let is_bounded = pages::columns(page).iter().any(|column| column.heading == "p99");
+        assert_eq!(pages::legend(page).contains("10 s where it is longer"), is_bounded, "{page:?}");
+    }
+    assert_eq!(BOUNDS.last(), Some(&10_000_000_000));
+}
+
+/// However many rows there are: what an answer stands on bounds the rates above it.
+#[test]
+fn what_is_said_under_the_rows_is_scrolled_to() {
+    for (resources, width, height) in [(20, 80, 24), (8, 80, 20), (8, 20, 24)] {
+        let mut says = headroom(HeadroomVerdict::Stated);
+        let one = says.resources.remove(0);
+        let named = |number: u16| ResourceState { name: format!("10.0.0.{number}:11211"), ..one.clone() };
+        says.resources = (0..resources).map(named).collect();
+        says.assumes = vec!["clients go on as they do".to_owned(), "the end".to_owned()];
+        let mut state = state(&["p:9151"]);
+        state.set_headroom("p:9151", says);
+        let mut view = TopView::of(TopPage::Headroom, false);
+        let figures = state.figures(NOW, None);
+        let more = |lines: &[String]| -> Option<isize> {
+            lines.iter().find_map(|line| line.strip_prefix("↓ ")?.strip_suffix(" more")?.parse().ok())
+        };
+        let shown = lines(&state, &mut view, width, height);
+        let hidden = more(&shown).unwrap_or_else(|| panic!("{shown:#?}"));
+        assert!(!has(&shown, "the end"), "{shown:#?}");
+        view.press(TopKey::Last, &figures);
+        let last = lines(&state, &mut view, width, height);
+        assert!(has(&last, "the end") && more(&last).is_none(), "{last:#?}");
+        // The line that says how many there are stands on one of them.
+        view.press(TopKey::First, &figures);
+        view.press(TopKey::Scroll(hidden - 1), &figures);
+        assert_eq!(lines(&state, &mut view, width, height), last);
+    }
 }
 
 /// A colour says nothing that the words do not say, and without colours there is none.

@@ -34,7 +34,7 @@ pub enum TopKey {
     PreviousPage,
     /// A digit: the page of that number, from 1.
     Page(usize),
-    /// ↑ and ↓: so many rows down, or up where negative.
+    /// ↑ and ↓: so many lines down, or up where negative.
     Scroll(isize),
     /// Home.
     First,
@@ -66,7 +66,7 @@ pub struct TopView {
     pub by_connection: bool,
     /// Which part of the columns is shown, where not all fit.
     pub(super) part: usize,
-    /// The first row that is shown, of those that do not fit.
+    /// The first line that is shown, of rows and what is said under them, where not all fit.
     pub(super) scroll: usize,
     sorted: BTreeMap<TopPage, SortOrder>,
 }
@@ -122,7 +122,7 @@ impl TopView {
             }
             TopKey::Scroll(rows) => self.scroll = self.scroll.saturating_add_signed(rows),
             TopKey::First => self.scroll = 0,
-            // Drawing finds the last row that can be the first.
+            // Drawing finds the last line that can be the first.
             TopKey::Last => self.scroll = usize::MAX,
         }
         true

@@ -1,5 +1,5 @@
-//! The page in a real browser: no script fails, every series leaves its colour on its canvas,
-//! nothing is fetched.
+//! The page in a real browser: no script fails, every series leaves its colour on its canvas, no
+//! two look alike, no switch is hidden inside a picture, nothing is fetched.
 //!
 //! Needs Chromium (`KRARUP_CHROMIUM`, or one of the usual names in PATH); without it the test says
 //! so and passes.

@@ -447,6 +447,9 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
             }
             let due = self.due();
             self.driver.wait_for(&self.broker, &mut events, due)?;
+            // The machine may have been suspended, or its wall clock set. In every pass: what comes
+            // now may be written.
+            self.broker.queues_mut().set_wall(self.clock.wall_epoch_now());
             // What is due by now comes before what comes now.
             self.broker.tick(self.clock.now());
             self.hear();

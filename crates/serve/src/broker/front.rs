@@ -125,21 +125,37 @@ fn serve(client: Stream, number: u64, inner: &Arc<Inner>) -> io::Result<()> {
     let client = BlockingClient::accepted(client, inner.settings.tls.as_ref(), inner.settings.handshake)?;
     // Whose socket does not know it does without.
     let _ = client.keep_alive(KEEP_ALIVE);
-    inner.clients().insert(number, client.handle()?);
-    let its = Arc::clone(inner);
-    let spawned = thread::Builder::new().name("client".into()).stack_size(STACK).spawn(move || {
-        match its.protocol {
-            Protocol::Beanstalkd => session::BeanstalkSession::new(client, &its).run(),
-            Protocol::Memcached => memcached::MemcachedSession::new(client, &its).run(),
-        }
-        its.clients().remove(&number);
-        its.gone.notify_all();
-    });
-    if let Err(error) = spawned {
-        inner.clients().remove(&number);
-        return Err(error);
+    let handle = client.handle()?;
+    begin_session(handle, number, inner, move |its| match its.protocol {
+        Protocol::Beanstalkd => session::BeanstalkSession::new(client, its).run(),
+        Protocol::Memcached => memcached::MemcachedSession::new(client, its).run(),
+    })
+}
+
+/// Serves a client by this `session`, on a thread of its own.
+fn begin_session(
+    handle: ShutdownHandle,
+    number: u64,
+    inner: &Arc<Inner>,
+    session: impl FnOnce(&Arc<Inner>) + Send + 'static,
+) -> io::Result<()> {
+    inner.clients().insert(number, handle);
+    let listed = ListedClient { inner: Arc::clone(inner), number };
+    let serving = move || session(&listed.inner);
+    thread::Builder::new().name("client".into()).stack_size(STACK).spawn(serving).map(drop)
+}
+
+/// A client is there as long as this, also where its thread panics or cannot be had.
+struct ListedClient {
+    inner: Arc<Inner>,
+    number: u64,
+}
+
+impl Drop for ListedClient {
+    fn drop(&mut self) {
+        self.inner.clients().remove(&self.number);
+        self.inner.gone.notify_all();
     }
-    Ok(())
 }
 
 #[cfg(test)]

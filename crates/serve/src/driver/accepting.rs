@@ -11,9 +11,21 @@ use krarup_units::{Address, Inbox, Nanos, Stamp};
 use super::clients::{Accepting, CLIENTS, Driver, DriverNotice, Entrance, LISTENERS, UPSTREAMS};
 use super::connection::{AdmissionProgress, ClientConnection};
 use super::reading::READS_A_PASS;
+use crate::slice::Slice;
 
 /// How long a connection that was closed on our side may take to be closed on the other.
 const LINGER: Nanos = Nanos::from_secs(1);
+
+/// How often what those still send is read. In each pass they would cost others more than their own
+/// requests do.
+const LINGERING_READ: Nanos = Nanos::from_millis(20);
+
+/// So many linger at most: no limit on clients counts them.
+const MOST_LINGERING: usize = 1_024;
+
+/// Slices in which connections that wait are accepted before the socket is closed: a full backlog
+/// fits, and clients that connect without end do not hold up a stop.
+const LAST_SLICES: usize = 50;
 
 /// How soon to try again after the system would give no more sockets, if no client goes before.
 pub(crate) const BACK_OFF: Nanos = Nanos::from_millis(100);
@@ -86,10 +98,12 @@ impl Driver {
         });
     }
 
-    /// Connections that wait are accepted.
+    /// Connections that wait are accepted, at each socket for a [`Slice`]; the rest with the next
+    /// pass.
     pub(crate) fn accept(&mut self, service: &mut impl Service) {
+        self.unaccepted = false;
         for entrance in 0..self.entrances.len() {
-            self.accept_at(service, entrance);
+            self.accept_at(service, entrance, Slice::default());
             if let Some(datagrams) = &self.entrances[entrance].datagrams
                 && let Some(refusal) = self.settings.no_datagrams
             {
@@ -98,13 +112,28 @@ impl Driver {
         }
     }
 
+    /// The same for all that wait, as long as these are no more than a backlog.
+    pub(super) fn accept_the_last(&mut self, service: &mut impl Service) {
+        for _ in 0..LAST_SLICES {
+            self.accept(service);
+            if !self.unaccepted {
+                break;
+            }
+        }
+        self.unaccepted = false;
+    }
+
     /// How many clients there are, those of other loops too.
     pub(crate) fn clients_of_all(&self, service: &impl Service) -> usize {
         self.loops.as_ref().map_or_else(|| service.clients(), |loops| loops.clients())
     }
 
-    fn accept_at(&mut self, service: &mut impl Service, entrance: usize) {
+    fn accept_at(&mut self, service: &mut impl Service, entrance: usize, mut slice: Slice) {
         while self.accepting == Accepting::Yes {
+            if slice.passes(self.clock.now()) {
+                self.unaccepted = true;
+                return;
+            }
             let Entrance { listener, number, .. } = &self.entrances[entrance];
             let number = *number;
             match listener.accept() {
@@ -237,7 +266,13 @@ impl Driver {
         // The next client may have its number. What it still sends is looked for, and not waited
         // for.
         let _ = link.conn.deregister(self.registry());
-        self.lingering.push((link, now + LINGER));
+        // At a stop no more come, and each may still be sending.
+        let most = MOST_LINGERING.min(self.settings.connections);
+        if !self.stopping && self.lingering.len() >= most {
+            self.lingering.pop_front();
+        }
+        self.lingering.push_back((link, now + LINGER));
+        self.changed = true;
     }
 
     /// The connection is broken, it is not read any more.
@@ -249,11 +284,20 @@ impl Driver {
         self.leave(service, id, self.clock.now());
     }
 
-    /// Reads what those still send that were closed on our side.
+    /// Reads what those still send that were closed on our side, where that is due, for a
+    /// [`Slice`]: the others are the first the next time.
     pub(super) fn listen_to_lingering(&mut self, now: Stamp) {
-        for place in (0..self.lingering.len()).rev() {
-            let (link, until) = &mut self.lingering[place];
-            let mut gone = *until <= now;
+        if now < self.lingering_due {
+            return;
+        }
+        self.lingering_due = now + LINGERING_READ;
+        let mut slice = Slice::default();
+        for _ in 0..self.lingering.len() {
+            if slice.passes(self.clock.now()) {
+                break;
+            }
+            let Some((mut link, until)) = self.lingering.pop_front() else { break };
+            let mut gone = until <= now;
             // Who sends without end is not listened to all the time.
             for _ in 0..READS_A_PASS {
                 match link.conn.read(&mut self.scratch) {
@@ -265,8 +309,8 @@ impl Driver {
                     }
                 }
             }
-            if gone {
-                self.lingering.swap_remove(place);
+            if !gone {
+                self.lingering.push_back((link, until));
             }
         }
     }
@@ -282,10 +326,13 @@ fn refuse_datagrams(address: &Address, registry: &Registry, token: Token) -> Opt
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use krarup_net::Clock;
     use krarup_net::mio::Poll;
 
-    use super::super::clients::ClientLimits;
+    use super::super::clients::{ClientLimits, DriverSettings};
+    use super::super::testing;
     use super::*;
 
     fn driver() -> Driver {
@@ -302,6 +349,55 @@ mod tests {
         let listener = listen::listen_with(&address, listen::Options::default()).unwrap();
         driver.listen(address, 0, listener);
         assert!(matches!(driver.notices.as_slice(), [DriverNotice::Listening(..)]));
+    }
+
+    #[test]
+    fn connections_that_one_slice_is_too_short_for_are_accepted_in_the_next_pass() {
+        let file = std::env::temp_dir().join(format!("krarup-accepting-{}", std::process::id()));
+        let address = Address::of_file(&file);
+        let listener = listen::listen_with(&address, listen::Options::default()).unwrap();
+        let (mut driver, mut cache) = (driver(), testing::cache());
+        driver.listen(address, 0, listener);
+        driver.open();
+        driver.changed = false;
+        assert!(driver.is_settled() && !driver.has_more_to_do());
+        let _clients = [(); 2].map(|()| UnixStream::connect(&file).unwrap());
+        let mut spent = Slice::default();
+        spent.passes(Stamp(0));
+        spent.passes(Stamp(0) + Nanos::from_secs(1));
+        driver.accept_at(&mut cache, 0, spent);
+        assert_eq!(cache.clients(), 0);
+        assert!(driver.has_more_to_do() && !driver.is_settled());
+        while driver.unaccepted {
+            driver.tick(&mut cache, driver.clock.now());
+        }
+        assert_eq!(cache.clients(), 2);
+    }
+
+    #[test]
+    fn those_that_linger_are_few_and_are_read_now_and_then() {
+        let settings = DriverSettings { connections: 1, ..ClientLimits::default().into() };
+        let (mut driver, mut cache) = (testing::driver(settings), testing::cache());
+        let [mut first, mut second] = [(); 2].map(|()| {
+            let client = testing::connect(&mut driver, &mut cache);
+            driver.close_client(&mut cache, 0);
+            client
+        });
+        assert!(first.write_all(b"x").is_err(), "it made place");
+        assert!(second.write_all(b"x").is_ok());
+        driver.listen_to_lingering(Stamp(0));
+        drop(second);
+        driver.listen_to_lingering(Stamp(LINGERING_READ.0 - 1));
+        assert_eq!(driver.lingering.len(), 1);
+        driver.listen_to_lingering(Stamp(0) + LINGERING_READ);
+        assert!(driver.lingering.is_empty());
+        driver.stopping = true;
+        let _clients = [(); 2].map(|()| {
+            let client = testing::connect(&mut driver, &mut cache);
+            driver.close_client(&mut cache, 0);
+            client
+        });
+        assert_eq!(driver.lingering.len(), 2, "at a stop all have their time");
     }
 
     #[test]

@@ -351,11 +351,8 @@ impl Driver {
 mod tests {
     use std::io::Read;
 
-    use krarup_broker::broker::BrokerSettings;
-    use krarup_broker::queues::QueueSettings;
-    use krarup_broker::{Broker, Queues};
+    use krarup_broker::Broker;
     use krarup_net::Moved;
-    use krarup_record::recorder::{Recorder, RecorderSettings};
 
     use super::super::clients::{ClientLimits, DriverSettings};
     use super::super::readiness::ServerPoll;
@@ -363,15 +360,10 @@ mod tests {
     use super::super::upstreams::{ConnectSettings, ServerConnection, ServerConnections};
     use super::*;
 
-    fn broker() -> Broker {
-        let queues = Queues::new(QueueSettings::default());
-        Broker::new(BrokerSettings::default(), queues, Recorder::new(RecorderSettings::default()).unwrap())
-    }
-
     #[test]
     fn a_worker_is_idle_from_when_it_was_told_something_and_never_while_it_has_a_message() {
         let limits = ClientLimits { idle: Nanos::from_secs(8), ..ClientLimits::default() };
-        let (mut driver, mut broker) = (testing::driver(limits.into()), broker());
+        let (mut driver, mut broker) = (testing::driver(limits.into()), testing::broker());
         let clock = driver.clock;
         let _peer = testing::connect(&mut driver, &mut broker);
         let at = |seconds| clock.now() + Nanos::from_secs(seconds);

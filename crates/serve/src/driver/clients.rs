@@ -190,6 +190,8 @@ pub(crate) struct Driver {
     /// One more with each listening socket: two never have the same token.
     pub(super) entrances_made: usize,
     pub(super) accepting: Accepting,
+    /// Whether connections may wait that a slice was too short for.
+    pub(super) unaccepted: bool,
     pub(super) refusal_notices: RefusalNotices,
     /// Others that clients are distributed over.
     pub(crate) loops: Option<Box<dyn EventLoops + Send>>,
@@ -201,8 +203,10 @@ pub(crate) struct Driver {
     /// for replies, and how many bytes that holds.
     pub(super) to_cut: Vec<(bool, usize, ClientId)>,
     pub(super) clients: Vec<Option<ClientConnection>>,
-    /// Closed on our side, waiting for the other, so that it can read its last reply.
-    pub(super) lingering: Vec<(ClientConnection, Stamp)>,
+    /// Closed on our side, waiting for the other, so that it can read its last reply; and when they
+    /// are read next.
+    pub(super) lingering: VecDeque<(ClientConnection, Stamp)>,
+    pub(super) lingering_due: Stamp,
     /// Clients that may have more to read than one pass took.
     pub(super) ready: Vec<ClientId>,
     /// Clients with long replies, in the order in which they are written.
@@ -249,6 +253,7 @@ impl Driver {
             entrances: Vec::new(),
             entrances_made: 0,
             accepting: Accepting::Later,
+            unaccepted: false,
             refusal_notices: RefusalNotices::default(),
             loops: None,
             meter: LoopMeter::new(settings.link),
@@ -257,7 +262,8 @@ impl Driver {
             memory: MemoryAccount::new(settings.memory),
             to_cut: Vec::new(),
             clients: Vec::new(),
-            lingering: Vec::new(),
+            lingering: VecDeque::new(),
+            lingering_due: Stamp(0),
             ready: Vec::new(),
             unwritten: VecDeque::new(),
             slice: Slice::default(),
@@ -305,25 +311,23 @@ impl Driver {
             || self.slice.is_spent()
             || !self.unwritten.is_empty()
             || !self.to_cut.is_empty()
+            || self.unaccepted
     }
 
     /// Whether its connections make nothing due that [`Self::deadline`] did not tell.
     pub(crate) fn is_settled(&self) -> bool {
-        !self.changed
-            && self.accepting == Accepting::Yes
-            && !self.memory.is_short()
-            && self.lingering.is_empty()
+        !self.changed && self.accepting == Accepting::Yes && !self.unaccepted && !self.memory.is_short()
     }
 
     /// When [`Self::tick`] is next to be called, if nothing else happens before; none: never.
-    pub(crate) fn deadline(&mut self, service: &impl Service, now: Stamp) -> Option<Stamp> {
+    pub(crate) fn deadline(&mut self, service: &impl Service) -> Option<Stamp> {
         let login = self.logins_due();
         let retry = match self.accepting {
             Accepting::Retry(until) => Some(until),
             _ => None,
         };
         let limits = if service.clients() > 0 { self.time_limits.due() } else { None };
-        let lingering = (!self.lingering.is_empty()).then(|| now + Nanos::from_millis(20));
+        let lingering = (!self.lingering.is_empty()).then_some(self.lingering_due);
         [login, retry, limits, self.memory.due(), lingering].into_iter().flatten().min()
     }
 
@@ -344,6 +348,9 @@ impl Driver {
             && until <= now
         {
             self.accepting = Accepting::Yes;
+            self.unaccepted = true;
+        }
+        if self.unaccepted {
             self.accept(service);
         }
         self.listen_to_lingering(now);
@@ -380,7 +387,7 @@ impl Driver {
         let more = self.has_more_to_do();
         // Never before a moment from now, so that what is due at an instant is due when it is
         // looked at.
-        let due = self.deadline(service, now).into_iter().chain(due).min();
+        let due = self.deadline(service).into_iter().chain(due).min();
         let due = due.filter(|_| !more).map(|due| due.max(now) + Nanos(1));
         self.wait(events, due, now, more)
     }
@@ -451,7 +458,7 @@ impl Driver {
     /// No client may connect any more. Who has connected is served: with a shared port or a shared
     /// socket another process takes the clients that connect from now on.
     pub(crate) fn close_entrances(&mut self, service: &mut impl Service) {
-        self.accept(service);
+        self.accept_the_last(service);
         self.entrances.clear();
     }
 

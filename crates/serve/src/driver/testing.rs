@@ -4,6 +4,9 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use krarup_broker::broker::BrokerSettings;
+use krarup_broker::queues::QueueSettings;
+use krarup_broker::{Broker, Queues};
 use krarup_cache::{About, Bounds, Cache};
 use krarup_net::mio::net::UnixStream;
 use krarup_net::mio::{Poll, Token};
@@ -38,6 +41,12 @@ pub(super) fn proxy() -> Core {
     let config = Config::parse("servers = [\"127.0.0.1:1\"]\n", "test").unwrap();
     let recorder = Recorder::new(RecorderSettings::default()).unwrap();
     Core::new(config.settings(), config.topology().unwrap(), recorder, Stamp(0))
+}
+
+/// A broker of messages in memory.
+pub(super) fn broker() -> Broker {
+    let queues = Queues::new(QueueSettings::default());
+    Broker::new(BrokerSettings::default(), queues, Recorder::new(RecorderSettings::default()).unwrap())
 }
 
 /// The socket of a client that has just connected.

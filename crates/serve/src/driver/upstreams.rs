@@ -38,8 +38,10 @@ pub(crate) struct ServerConnection {
     /// As it was configured.
     pub(crate) address: Address,
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Which of them is tried next.
-    pub(crate) turn: usize,
+    /// Where it stands, or is tried next; none: at the first of them.
+    at: Option<SocketAddr>,
+    /// How many attempts have failed since it stood, or since all of them had been tried.
+    failed_attempts: usize,
     pub(crate) conn: Option<Conn>,
     pub(crate) inbox: Inbox,
     pub(crate) state: ConnectionState,
@@ -73,8 +75,7 @@ impl Connections {
     pub(crate) fn open(&mut self, lane: usize, server: usize, now: Stamp) {
         let first = &self.first[server];
         let link = ServerConnection {
-            // Where the first was tried last.
-            turn: first.turn.saturating_sub(1),
+            at: first.at,
             ..ServerConnection::to(first.address.clone(), first.addresses.clone(), now)
         };
         // They are made one after the other.
@@ -116,7 +117,8 @@ impl ServerConnection {
         Self {
             address,
             addresses,
-            turn: 0,
+            at: None,
+            failed_attempts: 0,
             conn: None,
             inbox: Inbox::default(),
             state: ConnectionState::Waiting(now),
@@ -126,6 +128,16 @@ impl ServerConnection {
             tried: false,
             answer_notices: RefusalNotices::default(),
         }
+    }
+
+    /// The next attempt is made at the address after the one of the last; says whether an attempt
+    /// has been made at every one of them in vain.
+    fn try_next(&mut self) -> bool {
+        let last = self.addresses.iter().position(|&one| Some(one) == self.at);
+        let next = last.map_or(0, |place| place + 1);
+        self.at = self.addresses.get(next).copied();
+        self.failed_attempts += 1;
+        self.failed_attempts >= self.addresses.len()
     }
 }
 
@@ -241,8 +253,9 @@ impl ServerConnections {
                 return self.lose(service, server, "its name has no address", ConnectionLoss::Broken);
             }
             None => {
-                let number = link.addresses[link.turn % link.addresses.len()];
-                link.turn += 1;
+                let known = link.at.filter(|at| link.addresses.contains(at));
+                let number = known.unwrap_or(link.addresses[0]);
+                link.at = Some(number);
                 Conn::connect(number, &self.registry, token)
             }
         };
@@ -266,7 +279,8 @@ impl ServerConnections {
     }
 
     /// The connection to a server is no good: everything asked on it is answered with an error, and
-    /// another is made later.
+    /// another is made later, at the address at which the server was up. Where it could not be
+    /// made, that is tried at the server's other addresses before.
     pub(crate) fn lose(
         &mut self,
         service: &mut impl Upstreams,
@@ -310,15 +324,22 @@ impl ServerConnections {
     ) {
         let now = self.clock.now();
         self.changed = true;
+        self.lanes_to_close |= server >= LANES;
         let link = &mut self.links[server];
         link.conn = None;
         link.inbox.clear();
         link.inbox.shrink(SERVER_KEEP);
+        let was_up = std::mem::replace(&mut link.reported_up, false);
+        let is_down = was_up || link.try_next();
+        // Of one that stood the service knows, and must know that it is lost.
+        if !is_down && link.state != ConnectionState::Connected {
+            link.state = ConnectionState::Waiting(now);
+            return;
+        }
+        link.failed_attempts = 0;
         link.tried = true;
-        link.reported_up = false;
         // Of lanes no event is needed: the first connection tells whether a server is up.
         let tell = !std::mem::replace(&mut link.reported_down, true) && server < LANES;
-        self.lanes_to_close |= server >= LANES;
         service.server_lost(server, why, loss, now);
         self.links[server].state = ConnectionState::Waiting(now + service.reconnect_delay(server));
         if tell {
@@ -466,6 +487,7 @@ impl ServerConnections {
     /// Connects lanes that are new.
     pub(crate) fn open_lanes(&mut self, service: &mut impl Upstreams, now: Stamp) {
         for (lane, server) in service.take_new_lanes() {
+            self.changed = true;
             self.links.open(lane, server, now);
             self.keep(service, lane, now);
         }
@@ -495,6 +517,7 @@ impl ServerConnections {
             link.inbox.clear();
             link.inbox.shrink(0);
             link.state = ConnectionState::Retired;
+            (link.reported_up, link.failed_attempts) = (false, 0);
             service.server_closed(lane);
         }
     }
@@ -517,6 +540,7 @@ impl ServerConnections {
         link.inbox.clear();
         link.inbox.shrink(0);
         link.state = ConnectionState::Retired;
+        link.failed_attempts = 0;
         link.reported_up = false;
         link.reported_down = false;
     }
@@ -575,17 +599,53 @@ pub(crate) fn plain(error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use krarup_net::mio::Poll;
+
+    use super::super::testing;
     use super::*;
+
+    fn numbers() -> [SocketAddr; 2] {
+        ["127.0.0.1:1", "127.0.0.1:2"].map(|text| text.parse().unwrap())
+    }
+
+    fn server() -> ServerConnection {
+        ServerConnection::to("cache.example:1".parse().unwrap(), numbers().to_vec(), Stamp(0))
+    }
 
     #[test]
     fn a_lane_leads_to_the_address_at_which_the_first_connection_stands() {
-        let numbers = vec!["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()];
-        let server = ServerConnection::to("cache.example:1".parse().unwrap(), numbers, Stamp(0));
-        let mut links = Connections { first: vec![server], lanes: Vec::new() };
-        for (tried, next) in [(0, 0), (1, 0), (2, 1)] {
-            links.first[0].turn = tried;
+        let mut links = Connections { first: vec![server()], lanes: Vec::new() };
+        for at in [None, Some(numbers()[1])] {
+            links.first[0].at = at;
             links.open(LANES, 0, Stamp(0));
-            assert_eq!(links[LANES].turn, next, "after {tried}");
+            assert_eq!(links[LANES].at, at);
         }
+    }
+
+    #[test]
+    fn a_server_is_down_when_none_of_its_addresses_can_be_connected_to() {
+        let mut core = testing::proxy();
+        let settings = ConnectSettings { connect_timeout: Nanos::ZERO, keep_alive: Nanos::ZERO, tls: None };
+        let registry = Poll::new().unwrap().registry().try_clone().unwrap();
+        let poll = ServerPoll::new().unwrap();
+        let mut servers = ServerConnections::new(settings, vec![server()], Clock::start(), registry, poll);
+        let ([a, b], connecting) = (numbers(), ConnectionState::Connecting(Stamp(0)));
+        let mut lose = |state, was_up| {
+            let link = &mut servers.links[0];
+            link.at.get_or_insert(a);
+            (link.state, link.reported_up, link.reported_down) = (state, was_up, false);
+            servers.lose(&mut core, 0, "connection refused", ConnectionLoss::Broken);
+            let link = &servers.links[0];
+            let (at, tried) = (link.at.unwrap_or(a), link.tried);
+            (at, tried, servers.notices.drain(..).count())
+        };
+        assert_eq!(lose(connecting, false), (b, false, 0));
+        assert_eq!(lose(connecting, false), (a, true, 1));
+        // Where it was up it is looked for first, and at the other one at once.
+        assert_eq!(lose(ConnectionState::Connected, true), (a, true, 1));
+        assert_eq!(lose(connecting, false), (b, true, 0));
+        assert_eq!(lose(ConnectionState::Connected, true), (b, true, 1));
+        // One that answers nothing is down, and tried at its other address the next time.
+        assert_eq!(lose(ConnectionState::Connected, false), (a, true, 1));
     }
 }

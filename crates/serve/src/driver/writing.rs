@@ -47,8 +47,9 @@ impl Driver {
             self.enter_what_left(service);
             let runnable = service.runnable();
             let nothing = nothing && runnable == 0;
-            for _ in 0..runnable {
-                if self.slice.passes(self.clock.now()) {
+            for place in 0..runnable {
+                // One goes on in each pass, however long others took to be written to.
+                if self.slice.passes(self.clock.now()) && place > 0 {
                     return;
                 }
                 let Some(id) = service.next_runnable() else { break };
@@ -169,12 +170,46 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use krarup_net::mio::Events;
     use krarup_units::Stamp;
 
     use super::super::clients::{ClientLimits, DriverSettings};
     use super::super::testing;
     use super::*;
+    use crate::slice::Slice;
+
+    /// Writing to it takes longer than a slice.
+    struct SlowUpstream;
+
+    impl<S> Outbound<S> for SlowUpstream {
+        fn write(&mut self, _: &mut S, slice: &mut Slice) -> bool {
+            slice.passes(Stamp(0));
+            slice.passes(Stamp(1_000_000_000));
+            false
+        }
+
+        fn buffered(&self, _: &S) -> usize {
+            0
+        }
+
+        fn shed(&mut self, _: &mut S, _: usize) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn a_client_whose_turn_is_over_goes_on_though_the_slice_is_spent() {
+        let (mut driver, mut broker) = (testing::driver(ClientLimits::default().into()), testing::broker());
+        let mut client = testing::connect(&mut driver, &mut broker);
+        client.write_all("ping\r\n".repeat(300).as_bytes()).unwrap();
+        testing::read(&mut driver, &mut broker, 0);
+        assert!(broker.runnable() == 1 && broker.paused(0));
+        driver.flush(&mut broker, &mut SlowUpstream);
+        assert!(driver.has_more_to_do(), "its replies are written in the next pass");
+        assert!(broker.runnable() == 0 && !broker.paused(0));
+    }
 
     /// All that it is owed waits encrypted, and will never leave.
     #[test]

@@ -6,9 +6,12 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
+use krarup_net::snapshots::lock;
 use krarup_net::{Clock, services};
 use krarup_units::{Address, Mistake, Nanos, Stamp};
 
@@ -171,6 +174,11 @@ impl Resolved {
         Ok(Self { config, numbers, many })
     }
 
+    /// The numbers that an address has, which it keeps where it cannot be looked up.
+    fn known(&self, address: &Address) -> Option<Vec<SocketAddr>> {
+        self.many.get(address).or_else(|| self.numbers.get(address)).cloned()
+    }
+
     /// What has changed when all names of the configuration `as_written` are looked up again: the
     /// numbers of servers that have others, which are taken over here, and the whole where it has
     /// other servers, or why these cannot be had. A name that is not found now stays what it was.
@@ -179,10 +187,7 @@ impl Resolved {
         as_written: &Config,
         resolve: Resolve<'_>,
     ) -> (Numbers, Option<Result<Self, Mistake>>) {
-        let mut look_up = |address: &Address| {
-            let known = self.many.get(address).or_else(|| self.numbers.get(address));
-            resolve(address).or_else(|why| known.cloned().ok_or(why))
-        };
+        let mut look_up = |address: &Address| resolve(address).or_else(|why| self.known(address).ok_or(why));
         let found = Self::of(as_written, &mut look_up);
         // A server of a service that was not there before, and whose name is not known yet: those
         // that were are followed all the same.
@@ -232,7 +237,10 @@ pub struct ConfigurationSource {
 }
 
 /// Asks for all that stands behind a name.
-type NameLookup<T> = Box<dyn FnMut(&Address) -> Result<Vec<T>, Mistake> + Send>;
+type NameLookup<T> = Box<dyn Fn(&Address) -> Result<Vec<T>, Mistake> + Send + Sync>;
+
+/// How many names are looked up at once.
+const LOOKUPS: usize = 16;
 
 /// What is asked for names.
 struct NameService {
@@ -244,6 +252,34 @@ impl NameService {
     /// The system's.
     fn of_system() -> Self {
         Self { servers_of: Box::new(services::servers_of), resolve: Box::new(krarup_net::resolve) }
+    }
+
+    /// Looks up the names of all servers, side by side: each takes many seconds where the name
+    /// service is silent. What it returns says what was found.
+    fn look_up(&self, config: &Config) -> impl Fn(&Address) -> Result<Vec<SocketAddr>, Mistake> {
+        let mut names = config.addresses();
+        names.retain(|address| is_name(address) && address.service().is_none());
+        let threads = names.len().min(LOOKUPS);
+        let (names, found) = (Mutex::new(names), Mutex::new(HashMap::new()));
+        let next = || lock(&names).pop();
+        let look_up = || {
+            while let Some(name) = next() {
+                let numbers = (self.resolve)(&name);
+                lock(&found).insert(name, numbers);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                // Those for which no thread can be had are looked up by the others.
+                let _ = thread::Builder::new().spawn_scoped(scope, look_up);
+            }
+            look_up();
+        });
+        let found = std::mem::take(&mut *lock(&found));
+        move |address: &Address| match found.get(address) {
+            Some(numbers) => numbers.clone(),
+            None => (self.resolve)(address),
+        }
     }
 }
 
@@ -266,7 +302,7 @@ impl ConfigurationSource {
 
     /// The same; `name_service` is asked.
     fn with_name_service(
-        mut name_service: NameService,
+        name_service: NameService,
         written: Config,
         file: Option<PathBuf>,
         reread: impl FnMut() -> Result<Config, Mistake> + Send + 'static,
@@ -275,27 +311,30 @@ impl ConfigurationSource {
         // Look-ups may take long: what changes meanwhile is seen when the files are looked at next.
         let looks = written.reload_every > Nanos::ZERO;
         let seen = if looks { digest(&files_of(file.as_ref(), &written)) } else { 0 };
-        let NameService { servers_of, resolve } = &mut name_service;
         let mut services = Services::new();
         let mut unknown_services: HashMap<Address, Mistake> = HashMap::new();
         let mut find = |service: &Address| {
-            servers_of(service).inspect_err(|why| _ = unknown_services.insert(service.clone(), why.clone()))
+            let note = |why: &Mistake| _ = unknown_services.insert(service.clone(), why.clone());
+            (name_service.servers_of)(service).inspect_err(note)
         };
         let found = with_servers(&written, &mut services, &mut find, &mut |_| {});
-        // A service is no host: why it has no servers is known already.
-        let mut look_up = |address: &Address| match unknown_services.get(address) {
-            Some(why) => Err(why.clone()),
-            None => resolve(address),
-        };
-        let resolved = match Resolved::of(&found, &mut look_up) {
-            Err(_) if written.engine == Engine::Events && written.resolve_every > Nanos::ZERO => {
-                let mut unknown: Vec<Mistake> = Vec::new();
-                let mut note = |why: &Mistake| unknown.push(why.clone());
-                let found = Resolved::of_known_names(&found, &mut look_up, &mut note)?;
-                unknown.iter().for_each(missing);
-                found
+        let resolved = {
+            let resolve = name_service.look_up(&found);
+            // A service is no host: why it has no servers is known already.
+            let mut look_up = |address: &Address| match unknown_services.get(address) {
+                Some(why) => Err(why.clone()),
+                None => resolve(address),
+            };
+            match Resolved::of(&found, &mut look_up) {
+                Err(_) if written.engine == Engine::Events && written.resolve_every > Nanos::ZERO => {
+                    let mut unknown: Vec<Mistake> = Vec::new();
+                    let mut note = |why: &Mistake| unknown.push(why.clone());
+                    let found = Resolved::of_known_names(&found, &mut look_up, &mut note)?;
+                    unknown.iter().for_each(missing);
+                    found
+                }
+                all => all?,
             }
-            all => all?,
         };
         Ok(Self { written, resolved, services, reread: Box::new(reread), file, seen, name_service })
     }
@@ -344,7 +383,7 @@ impl ConfigurationWatcher {
     pub(crate) fn begin(source: ConfigurationSource, wake: impl Fn() + Send + 'static) -> Self {
         let (requests, requested) = mpsc::channel();
         let (tell, changes) = mpsc::channel();
-        std::thread::spawn(move || watch(source, &requested, tell, wake));
+        thread::spawn(move || watch(source, &requested, tell, wake));
         Self { requests, changes }
     }
 
@@ -436,7 +475,8 @@ fn watch(
 ) {
     let files = files_of(source.file.as_ref(), &source.written);
     let (seen, due) = (source.seen, DueChecks::after(Clock::start(), &source.written));
-    let mut thread = ConfigurationThread { source, files, seen, due, refused: None, tell, wake };
+    let (refused, unknown) = (None, None);
+    let mut thread = ConfigurationThread { source, files, seen, due, refused, unknown, tell, wake };
     // It ends with the engine.
     while thread.pass(requested).is_some() {}
 }
@@ -452,6 +492,9 @@ struct ConfigurationThread<W> {
     due: DueChecks,
     /// Why what names stand for was refused the last time that it was looked up.
     refused: Option<Mistake>,
+    /// Why the configuration that was read last was refused, where it has a name that is not known:
+    /// that may be known before the files change.
+    unknown: Option<Mistake>,
     tell: mpsc::Sender<ConfigurationChange>,
     wake: W,
 }
@@ -460,12 +503,15 @@ impl<W: Fn()> ConfigurationThread<W> {
     /// Does what is asked for or due next; none: the engine is gone.
     fn pass(&mut self, requested: &mpsc::Receiver<Option<ReloadReply>>) -> Option<()> {
         match requested.recv_timeout(self.due.wait()) {
-            Ok(reply) => self.reread(reply),
+            Ok(reply) => self.reread(reply, None),
             Err(RecvTimeoutError::Timeout) if self.due.files <= self.due.names => {
                 self.due.after_files(&self.source.written);
-                // What is not read well is told once, and read again when it has changed again.
+                // What is not read well is told once, and read again when it has changed again, or
+                // where a name was not known that may be known now.
                 let reads = self.source.written.reload_every > Nanos::ZERO;
-                if reads && digest(&self.files) != self.seen { self.reread(None) } else { Some(()) }
+                let changed = reads && digest(&self.files) != self.seen;
+                let refused_before = self.unknown.take().filter(|_| reads && !changed);
+                if changed || refused_before.is_some() { self.reread(None, refused_before) } else { Some(()) }
             }
             Err(RecvTimeoutError::Timeout) => {
                 let written = &self.source.written;
@@ -478,33 +524,37 @@ impl<W: Fn()> ConfigurationThread<W> {
     }
 
     /// Reads the configuration again.
-    fn reread(&mut self, reply: Option<ReloadReply>) -> Option<()> {
-        let ConfigurationSource { reread, services, name_service, file, .. } = &mut self.source;
+    fn reread(&mut self, reply: Option<ReloadReply>, refused_before: Option<Mistake>) -> Option<()> {
+        let ConfigurationSource { reread, resolved, services, name_service, file, .. } = &mut self.source;
         // Before they are read: what changes meanwhile is seen the next time.
         self.seen = digest(&self.files);
+        self.unknown = None;
         let read = reread().and_then(|config| {
             let files = files_of(file.as_ref(), &config);
             if files != self.files {
                 self.seen = digest(&files);
                 self.files = files;
             }
-            Ok((with_known_names(&config, services, name_service)?, config))
+            let known = with_known_names(&config, resolved, services, name_service);
+            self.unknown = known.as_ref().err().cloned();
+            Ok((known?, config))
         });
         let found = read.as_ref().map(|(found, _)| found.clone()).map_err(Mistake::clone);
-        if let (Ok(()), Ok((resolved, written))) = (self.offer(found, reply, None)?, read) {
+        if let (Ok(()), Ok((resolved, written))) = (self.offer(found, reply, refused_before)?, read) {
             (self.source.resolved, self.source.written) = (resolved, written);
+            self.refused = None;
+            self.due.after_names(&self.source.written);
         }
-        self.refused = None;
-        self.due = DueChecks::after(self.due.clock, &self.source.written);
+        // Names of the one that runs are due as before where another was refused, however often.
+        self.due.after_files(&self.source.written);
         Some(())
     }
 
     /// Looks up all names again.
     fn follow_names(&mut self) -> Option<()> {
         let ConfigurationSource { written, resolved, services, name_service, .. } = &mut self.source;
-        let NameService { servers_of, resolve } = name_service;
-        let now = with_servers(written, services, servers_of, &mut |_| {});
-        let (moved, other) = resolved.refresh(&now, resolve);
+        let now = with_servers(written, services, &mut name_service.servers_of, &mut |_| {});
+        let (moved, other) = resolved.refresh(&now, &mut name_service.look_up(&now));
         if !moved.is_empty() {
             self.send(ConfigurationChange::Numbers(moved))?;
         }
@@ -538,31 +588,45 @@ impl<W: Fn()> ConfigurationThread<W> {
     }
 }
 
-/// The names of a configuration that was read again, looked up: none may be unknown.
+/// The names of a configuration that was read again, looked up: none may be unknown that is new.
+/// The others keep what they have in the one that `runs`.
 fn with_known_names(
     config: &Config,
+    runs: &Resolved,
     services: &mut Services,
     name_service: &mut NameService,
 ) -> Result<Resolved, Mistake> {
     let mut unknown = None;
     let mut missing = |why: &Mistake| _ = unknown.get_or_insert_with(|| why.clone());
     let found = with_servers(config, services, &mut name_service.servers_of, &mut missing);
+    let is_new = |address: &Address| address.service().is_some() && runs.known(address).is_none();
     match unknown {
-        Some(why) if found.addresses().iter().any(|one| one.service().is_some()) => Err(why),
-        _ => Resolved::of(&found, &mut name_service.resolve),
+        Some(why) if found.addresses().iter().any(is_new) => Err(why),
+        _ => {
+            let resolve = name_service.look_up(&found);
+            Resolved::of(&found, &mut |address| {
+                resolve(address).or_else(|why| runs.known(address).ok_or(why))
+            })
+        }
     }
 }
 
 /// Whether any server has a name that must be looked up.
 fn has_names(written: &Config) -> bool {
-    let named = |address: &Address| address.file().is_none() && !address.is_number();
     let mut pools = std::iter::once(&written.main).chain(written.pools.values());
-    pools.any(|pool| pool.servers.iter().any(|server| named(&server.address)))
+    pools.any(|pool| pool.servers.iter().any(|server| is_name(&server.address)))
+}
+
+/// Whether an address must be looked up.
+fn is_name(address: &Address) -> bool {
+    address.file().is_none() && !address.is_number()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::cell::RefCell;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Condvar};
 
     use super::*;
 
@@ -777,6 +841,89 @@ mod tests {
     }
 
     #[test]
+    fn names_are_looked_up_side_by_side_and_each_once() {
+        let begun = Arc::new((Mutex::new(0), Condvar::new()));
+        let lookups = Arc::clone(&begun);
+        // Each waits until all have begun.
+        let resolve = move |address: &Address| {
+            let (count, changed) = &*lookups;
+            let mut count = lock(count);
+            *count += 1;
+            changed.notify_all();
+            let waited = changed.wait_timeout_while(count, RELOAD_TIMEOUT, |count| *count < 3).unwrap().1;
+            match &*address.host {
+                "three" => Err(Mistake::plain("not known")),
+                _ if waited.timed_out() => Err(Mistake::plain("the others were not asked")),
+                _ => Ok(numbers(&["10.0.0.1:1"])),
+            }
+        };
+        let servers_of = |_: &Address| Err(Mistake::plain("there is no service"));
+        let name_service = NameService { servers_of: Box::new(servers_of), resolve: Box::new(resolve) };
+        let reread = || Err(Mistake::plain("there is no file"));
+        let written = config("servers = [\"one:1\", \"two:2\", \"three:3\"]");
+        let mut told = Vec::new();
+        let missing = |why: &Mistake| told.push(why.to_string());
+        let source = ConfigurationSource::with_name_service(name_service, written, None, reread, missing);
+        let found = source.unwrap().resolved.numbers;
+        assert_eq!(found[&"two:2".parse().unwrap()], numbers(&["10.0.0.1:1"]));
+        assert_eq!((told, *lock(&begun.0)), (vec!["not known".to_owned()], 3));
+    }
+
+    #[test]
+    fn a_file_with_a_new_name_is_read_until_that_is_known_and_other_names_keep_what_they_have() {
+        let written = config("reload_every = \"1h\"\nservers = [\"one:1\"]");
+        let one = numbers(&["10.0.0.1:1"]);
+        let resolved = Resolved::of(&written, &mut |_| Ok(one.clone())).unwrap();
+        let known = Arc::new(AtomicBool::new(false));
+        let is_known = Arc::clone(&known);
+        let resolve = move |address: &Address| match &*address.host {
+            "new" if is_known.load(Ordering::Relaxed) => Ok(numbers(&["10.0.0.4:4"])),
+            name => Err(Mistake::plain(format!("`{name}` is not known"))),
+        };
+        let servers_of = |_: &Address| Err(Mistake::plain("there is no service"));
+        let due = DueChecks::after(Clock::start(), &written);
+        let source = ConfigurationSource {
+            written,
+            resolved,
+            services: Services::new(),
+            reread: Box::new(|| Ok(config("reload_every = \"1h\"\nservers = [\"one:1\", \"new:4\"]"))),
+            file: None,
+            seen: 0,
+            name_service: NameService { servers_of: Box::new(servers_of), resolve: Box::new(resolve) },
+        };
+        let (tell, changes) = mpsc::channel();
+        let offered = RefCell::new(Vec::new());
+        // The engine: it takes over what could be read.
+        let wake = || {
+            let Ok(ConfigurationChange::Configuration(new)) = changes.try_recv() else {
+                panic!("it was read")
+            };
+            let NewConfiguration { read, verdict, refused_before, .. } = *new;
+            verdict.send(read.as_ref().map(|_| ()).map_err(Mistake::clone)).unwrap();
+            let found = read.map(|resolved| resolved.numbers).map_err(|why| why.to_string());
+            offered.borrow_mut().push((found, refused_before.is_some()));
+        };
+        let (files, refused, unknown) = (Vec::new(), None, None);
+        let mut thread = ConfigurationThread { source, files, seen: 0, due, refused, unknown, tell, wake };
+        let (_requests, requested) = mpsc::channel();
+        let mut look = || {
+            let names = thread.due.names;
+            thread.due.files = Stamp(0);
+            assert_eq!(thread.pass(&requested), Some(()));
+            (offered.take(), thread.due.names == names)
+        };
+        let refused: Result<Numbers, String> = Err("`new` is not known".to_owned());
+        // Names of the configuration that runs are followed when they were due.
+        assert_eq!(look(), (vec![(refused.clone(), false)], true));
+        assert_eq!(look(), (vec![(refused, true)], true));
+        known.store(true, Ordering::Relaxed);
+        let both = [("one:1", one), ("new:4", numbers(&["10.0.0.4:4"]))];
+        let both = both.map(|(address, found)| (address.parse::<Address>().unwrap(), found));
+        assert_eq!(look().0, [(Ok(Numbers::from(both)), true)]);
+        assert!(look().0.is_empty());
+    }
+
+    #[test]
     fn a_change_of_the_file_during_the_start_is_seen() {
         let path = std::env::temp_dir().join(format!("krarup-configuration-{}", std::process::id()));
         let text = "servers = [\"10.0.0.1:1\"]\nreload_every = \"1ms\"\n";
@@ -915,8 +1062,8 @@ mod tests {
         };
         let (tell, changes) = mpsc::channel();
         let (_requests, requested) = mpsc::channel();
-        let (files, refused) = (Vec::new(), None);
-        let mut thread = ConfigurationThread { source, files, seen: 0, due, refused, tell, wake: || {} };
+        let (files, refused, unknown, wake) = (Vec::new(), None, None, || {});
+        let mut thread = ConfigurationThread { source, files, seen: 0, due, refused, unknown, tell, wake };
         assert_eq!(thread.pass(&requested), Some(()));
         assert!(changes.try_recv().is_err());
     }

@@ -18,7 +18,7 @@ use krarup_memcache::request::NO_DATAGRAMS;
 use krarup_model::headroom::LiveSystem;
 use krarup_net::mio::{Poll, Token, Waker};
 use krarup_net::signal::Signals;
-use krarup_net::{Clock, Listener, http, listen};
+use krarup_net::{Clock, Listener, WallWatch, http, listen};
 use krarup_record::LiveSnapshot;
 use krarup_service::{LANES, Service as _, Upstreams as _};
 use krarup_units::{Address, Mistake, Nanos, Stamp};
@@ -188,6 +188,8 @@ struct Engine<N> {
     watcher: Option<ConfigurationWatcher>,
     core: Core,
     clock: Clock,
+    /// By what it shows expiry times are judged.
+    wall: WallWatch,
     notice: N,
     /// The connections of clients,
     driver: Driver,
@@ -283,6 +285,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             watcher: None,
             core,
             clock,
+            wall: WallWatch::new(clock),
             notice,
             driver,
             servers,
@@ -429,6 +432,10 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
                 self.flush();
             }
             self.wait(&mut ready, now)?;
+            if self.settled_idle {
+                // It may have waited for long, and the machine been suspended meanwhile.
+                self.look_at_wall(self.clock.now());
+            }
             let mut accept = false;
             let mut reload = false;
             let mut woken = false;
@@ -603,15 +610,23 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             && (!self.settled_idle || self.core.in_flight() == 0)
             && !self.servers.changed
             && self.driver.is_settled()
-            && self.servers.links.lanes.is_empty()
+            && !self.servers.lanes_to_close
+            && !(self.config.dedicated && self.driver.one_gone)
             && !self.core.has_new_lanes()
             && self.core.deadline().is_none()
             && self.next.is_none()
             && !self.is_stopping()
     }
 
+    fn look_at_wall(&mut self, now: Stamp) {
+        if let Some(epoch) = self.wall.look(now) {
+            self.core.set_unix(epoch.0 / 1_000_000_000);
+        }
+    }
+
     /// Does what is due.
     fn tick(&mut self, now: Stamp) {
+        self.look_at_wall(now);
         self.take_over_when_ready(now);
         for server in 0..self.servers.links.first.len() {
             if self.core.server_is_wanted(server) {
@@ -704,7 +719,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         if self.is_settled(now) {
             return Some(self.settled_until);
         }
-        let clients_due = self.driver.deadline(&self.core, now);
+        let clients_due = self.driver.deadline(&self.core);
         if std::mem::take(&mut self.driver.one_gone) {
             self.servers.lanes_to_close |= self.config.dedicated;
         }
@@ -821,7 +836,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
     /// Whether a stop was asked for and everything is done, or the time for it is over.
     fn finished(&mut self) -> bool {
         let Some(stop_by) = self.stop_by else { return false };
-        if self.driver.is_over(&self.core) && self.core.unfinished() == 0 {
+        let is_over = self.driver.is_over(&self.core) && self.core.unfinished() == 0;
+        // Copies behind writes belong to no request, and would be lost with their connection.
+        if is_over && self.core.owes_copy().is_none() {
             // Others may want to know until the end what was counted here.
             if self.group.as_mut().is_none_or(LoopHandle::rest) {
                 return true;

@@ -7,19 +7,19 @@
 //!
 //! **One session at a time.** A writer's session holds a lock of its own. When it broke, its next
 //! one waits until that lock is free: then whatever the one before had begun has been committed, or
-//! undone, and the same batch may be written again.
+//! undone, and the same batch may be written again. If the database then refuses it, it is looked
+//! whether it is there.
 
 use std::time::SystemTime;
 
 use krarup_units::Nanos;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::{Error, Statement};
 
-use super::SETTINGS;
 use super::blocking::BlockingSession;
 use super::heads::open;
-use super::place::{Database, END_HOLDER, Reconnecting, StoreError, fence_of, is_fatal};
+use super::place::{Database, END_HOLDER, MARK, Reconnecting, StoreError, fence_of, is_fatal};
 use super::rows::{at_most, wall};
+use super::{SETTINGS, is_deposed};
 use krarup_broker::changes::{CommitBatch, KeyRow, MessageChange, MessageRow, StoredState};
 use krarup_broker::job::JobCounts;
 use krarup_broker::shards::{self, Shard};
@@ -28,6 +28,8 @@ const WRITE: &str = include_str!("write.sql");
 const WRITE_PLAIN: &str = include_str!("write_plain.sql");
 /// The archive's trigger works where a tube archives.
 const FOLLOW_TUBES: &str = "SELECT krarup.follow_tubes(false)";
+/// Whether a batch is there, which is there whole or not at all, by one of its new messages.
+const WRITTEN: &str = "SELECT EXISTS (SELECT FROM krarup.message_row WHERE id = $1)";
 /// Writers have numbers below this one.
 const WRITERS: i64 = 8;
 
@@ -40,6 +42,8 @@ pub(crate) struct BatchWriter {
     lock: i32,
     client: BlockingSession,
     statements: Statements,
+    /// Whether the session before may have written the batch that comes next.
+    follows: bool,
 }
 
 /// How a batch is written.
@@ -70,7 +74,7 @@ impl BatchWriter {
         // Planning a batch anew each time took as long as writing it.
         client.batch_execute(SETTINGS)?;
         let statements = Statements { any: client.prepare(WRITE)?, plain: client.prepare(WRITE_PLAIN)? };
-        Ok(Self { place, epoch, shard, lock, client, statements })
+        Ok(Self { place, epoch, shard, lock, client, statements, follows: false })
     }
 
     /// Writes a batch and commits it.
@@ -79,23 +83,44 @@ impl BatchWriter {
     /// If the session still stands ([`Reconnecting::is_over`]), nothing of it was written;
     /// otherwise it is not known, and it is to be written again after [`Reconnecting::mend`].
     pub(crate) fn write(&mut self, batch: &CommitBatch) -> Result<(), Error> {
+        let outcome = self.write_once(batch);
+        let is_refused = outcome.as_ref().is_err_and(|error| !self.has_ended(error) && !is_deposed(error));
+        if self.follows && is_refused {
+            // This session has not written it, but the one before may have. As long as that cannot
+            // be known this one is over, too. Where nothing is new it may be written twice.
+            let new = batch.messages.iter().find(|(_, change)| matches!(change, MessageChange::Insert(_)));
+            if let Some((id, _)) = new
+                && self.client.query_one(&format!("{WRITTEN}, {MARK}"), &[&(*id as i64)])?.get::<_, bool>(0)
+            {
+                self.follows = false;
+                return Ok(());
+            }
+        }
+        self.follows = false;
+        outcome
+    }
+
+    fn has_ended(&self, error: &Error) -> bool {
+        self.client.is_closed() || is_fatal(error)
+    }
+
+    fn write_once(&mut self, batch: &CommitBatch) -> Result<(), Error> {
         let lists = Lists::of(batch);
-        if batch.is_of_messages() && batch.last.is_empty() {
+        if !self.follows && batch.is_of_messages() && batch.last.is_empty() {
             let (epoch, shard) = (self.epoch, self.shard);
             let Statements { any, plain } = &self.statements;
-            let mut execute =
+            let execute =
                 |statement: &Statement, values: Values<'_>| self.client.execute(statement, values).map(drop);
             if lists.are_plain() {
-                match lists.write_plain(plain, (epoch, shard), &mut execute) {
-                    // Some of them are there: a session that broke has written them, and it was not
-                    // known of.
-                    Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {}
-                    outcome => return outcome,
-                }
+                return lists.write_plain(plain, (epoch, shard), execute);
             }
             return lists.write(any, (epoch, shard), execute);
         }
         let mut transaction = self.client.transaction()?;
+        if self.follows {
+            // Where all of it is there this would be no commit, and wait for no standby.
+            transaction.execute(&format!("SELECT {MARK}"), &[])?;
+        }
         keep_tubes(&mut transaction, batch)?;
         let (any, owner) = (&self.statements.any, (self.epoch, self.shard));
         let mut execute =
@@ -170,11 +195,20 @@ fn keep_tubes(client: &mut BlockingSession, batch: &CommitBatch) -> Result<(), E
 
 impl Reconnecting for BatchWriter {
     fn is_over(&self, error: &Error) -> bool {
-        self.client.is_closed() || is_fatal(error)
+        self.has_ended(error) || self.follows
+    }
+
+    fn place(&self) -> &Database {
+        &self.place
     }
 
     fn mend(&mut self) -> Result<(), StoreError> {
-        *self = Self::with_lock(self.place.clone(), self.epoch, self.shard, self.lock)?;
+        if !self.client.is_closed() {
+            // One that stands would stand in the way.
+            let _ = self.client.unlock_all();
+        }
+        let next = Self::with_lock(self.place.clone(), self.epoch, self.shard, self.lock)?;
+        *self = Self { follows: true, ..next };
         Ok(())
     }
 }

@@ -98,6 +98,11 @@ impl BlockingSession {
         self.wait(async |client| client.batch_execute(statements).await)
     }
 
+    /// Gives up all locks that it holds.
+    pub(crate) fn unlock_all(&mut self) -> Result<(), Error> {
+        self.execute("SELECT pg_advisory_unlock_all()", &[]).map(drop)
+    }
+
     /// The first column of the first row of a statement that is not prepared.
     pub(crate) fn simple_text(&mut self, statement: &str) -> Result<Option<String>, Error> {
         let rows = self.wait(async |client| client.simple_query(statement).await)?;

@@ -56,6 +56,10 @@ type Failures = Vec<(String, ConnectionFailure)>;
 /// What went wrong with each, and what would do.
 pub(super) async fn connect(parameters: &ConnectionParameters) -> Result<ServerSession, Mistake> {
     let resolve = async |host: &str, port: u16| -> io::Result<Vec<IpAddr>> {
+        // The library connects to an address alone, which is none without its zone.
+        if host.contains('%') {
+            return Err(io::Error::other("an address with a zone (%) cannot be used: give a routed one"));
+        }
         Ok(tokio::net::lookup_host((host, port)).await?.map(|address| address.ip()).collect())
     };
     connect_by(parameters, resolve).await
@@ -65,8 +69,8 @@ async fn connect_by(
     parameters: &ConnectionParameters,
     mut resolve: impl AsyncFnMut(&str, u16) -> io::Result<Vec<IpAddr>>,
 ) -> Result<ServerSession, Mistake> {
-    let (mut failures, mut tried): (Failures, usize) = (Vec::new(), 0);
-    let (mut refuses, mut standby) = (None, None);
+    let mut failures: Failures = Vec::new();
+    let mut refuses = None;
     for server in &parameters.servers {
         let addresses = match server.address {
             _ if server.is_socket() => vec![None],
@@ -74,14 +78,12 @@ async fn connect_by(
             None => match resolve(&server.host, server.port).await {
                 Ok(found) => found.into_iter().map(Some).collect(),
                 Err(error) => {
-                    tried += 1;
                     failures.push((server.to_string(), ConnectionFailure::Unresolved(error.to_string())));
                     continue;
                 }
             },
         };
         for address in addresses {
-            tried += 1;
             let (session, role) = match enter(parameters, server, address).await {
                 Ok(entered) => entered,
                 Err(its) => {
@@ -101,14 +103,13 @@ async fn connect_by(
                 }
                 (_, ServerRole::Standby) => {
                     failures.push((server.to_string(), ConnectionFailure::Standby));
-                    standby = Some(session);
                 }
             }
         }
     }
-    // Where there is no choice, the database itself says what it refuses.
-    let second = refuses.or(standby.filter(|_| tried == 1));
-    match second {
+    // Where there is no choice, the database itself says what it refuses. A standby would be
+    // behind, and the name that means it now may soon mean the primary.
+    match refuses {
         Some(session) if parameters.target == TargetSession::Writer => Ok(session),
         _ => Err(ConnectionFailure::of_all(&failures)),
     }
@@ -301,6 +302,13 @@ mod tests {
             assert!(why.what.contains(&format!("second:{port}: its name")), "{why}");
         }
         assert_eq!(asked.into_inner(), ["first", "second", "first", "second"]);
+    }
+
+    #[test]
+    fn an_address_with_a_zone_is_refused_with_that_reason() {
+        let parameters = parameters("host=fe80::1%1 port=1 user=u dbname=d");
+        let why = block_on(connect(&parameters)).err().unwrap();
+        assert!(why.what.contains("an address with a zone (%) cannot be used"), "{why}");
     }
 
     #[test]

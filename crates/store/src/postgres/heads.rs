@@ -155,6 +155,10 @@ impl Reconnecting for Reader {
         self.client.is_closed() || is_fatal(error)
     }
 
+    fn place(&self) -> &Database {
+        &self.place
+    }
+
     fn mend(&mut self) -> Result<(), StoreError> {
         self.client = open(&self.place, self.epoch, self.shard)?;
         Ok(())

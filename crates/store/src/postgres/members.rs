@@ -11,7 +11,7 @@ use tokio_postgres::Error;
 
 use super::blocking::BlockingSession;
 use super::heads::INDEXES;
-use super::place::{Database, END_HOLDER, LEASE, LIGHT, LOOK, OWN, StoreError, lock_of, migrate};
+use super::place::{Database, END_HOLDER, LEASE, LIGHT, LOOK, OWN, StoreError, lock_of, migrate, only_reads};
 use super::silence::OwnerSilence;
 use crate::owners::ShardOwner;
 use krarup_broker::shards::Shard;
@@ -33,6 +33,8 @@ pub struct ShardMember {
     client: BlockingSession,
     shards: u32,
     number: i64,
+    /// Whether its session writes nothing: another may.
+    only_reads: bool,
     /// Of each shard's owner.
     silences: Vec<OwnerSilence>,
 }
@@ -80,7 +82,7 @@ impl ShardMember {
             thread::sleep(LOOK);
         }
         let silences = (0..shards).map(|_| OwnerSilence::default()).collect();
-        Ok(Self { place, client, shards, number, silences })
+        Ok(Self { place, client, shards, number, only_reads: false, silences })
     }
 
     /// Its number among all that ever were.
@@ -94,11 +96,13 @@ impl ShardMember {
     /// [`StoreError::Deposed`]: the queues are no longer divided so. After others it can be tried
     /// again.
     pub fn look(&mut self) -> Result<MembersView, StoreError> {
-        if self.client.is_closed() {
+        if self.client.is_closed() || self.only_reads {
             let mut client = self.place.connect()?;
             if !join(&mut client, self.shards)? {
                 return Err(StoreError::Deposed);
             }
+            // One that stands would stand in the way; one that has ended has none.
+            let _ = self.client.unlock_all();
             if !say_so(&mut client, self.number)? {
                 return Err(StoreError::Database("the lock of the session before is still held".into()));
             }
@@ -106,10 +110,12 @@ impl ShardMember {
         }
         let mut seen = MembersView::default();
         let lease = LEASE.as_secs_f64();
-        self.client.execute(
+        let renewed = self.client.execute(
             "INSERT INTO krarup.member OVERRIDING SYSTEM VALUE VALUES ($1) ON CONFLICT (number) DO UPDATE SET renewed = clock_timestamp()",
             &[&self.number],
-        )?;
+        );
+        self.only_reads = renewed.as_ref().is_err_and(only_reads);
+        renewed?;
         let statement = "SELECT number FROM krarup.member \
              WHERE renewed > clock_timestamp() - make_interval(secs => $1) \
                AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1802658168 AND granted \

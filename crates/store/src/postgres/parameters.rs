@@ -72,13 +72,13 @@ pub(super) enum Encryption {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TargetSession {
     /// Nothing was said: one that takes writes. Where none does, a primary that refuses them for
-    /// now; where there is one server alone, that one.
+    /// now.
     Writer,
     /// One that takes writes.
     ReadWrite,
     /// One that is no standby.
     Primary,
-    /// Any.
+    /// Any: it is known, and asked for nothing.
     Any,
 }
 
@@ -333,7 +333,8 @@ const TARGETS: Values<TargetSession> = &[
     ("", TargetSession::Writer),
     ("read-write", TargetSession::ReadWrite),
     ("primary", TargetSession::Primary),
-    ("any", TargetSession::Any),
+    // A standby is of no use.
+    ("any", TargetSession::Primary),
 ];
 const MODES: Values<&str> = &[
     ("prefer", "prefer"),

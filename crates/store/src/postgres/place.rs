@@ -6,11 +6,12 @@ use std::time::Duration;
 use krarup_broker::shards::Shard;
 use krarup_units::Mistake;
 use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
 
 use super::blocking::BlockingSession;
 use super::connecting::{self, ServerSession};
 use super::conninfo;
-use super::failure::{ConnectionFailure, hint_of, words};
+use super::failure::{hint_of, words};
 use super::parameters::{ConnectionParameters, DatabaseServer, ProcessEnvironment, TargetSession};
 use super::replication::Replication;
 use super::schema::{QueueSchema, SchemaClient};
@@ -24,7 +25,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 pub(super) const LIGHT: &str = "SET synchronous_commit = off";
 /// How often it is looked whether a pooler stands between.
 const LOOKS_FOR_A_POOLER: usize = 3;
-const MIGRATIONS: [&str; 15] = [
+const MIGRATIONS: [&str; 16] = [
     include_str!("migrations/0001.sql"),
     include_str!("migrations/0002.sql"),
     include_str!("migrations/0003.sql"),
@@ -40,6 +41,7 @@ const MIGRATIONS: [&str; 15] = [
     include_str!("migrations/0013.sql"),
     include_str!("migrations/0014.sql"),
     include_str!("migrations/0015.sql"),
+    include_str!("migrations/0016.sql"),
 ];
 
 /// The two numbers of our advisory locks: ours, and what is locked.
@@ -155,15 +157,7 @@ impl Database {
         if self.is_pooled()? {
             return Err(StoreError::Pooled);
         }
-        let (mut client, server) = self.open(&self.parameters)?;
-        // Later it may be waited for; at the start it is most likely a host too few.
-        if client.query_one("SELECT pg_is_in_recovery()", &[])?.get(0) {
-            return Err(StoreError::Database(ConnectionFailure::of_all(&[(
-                server.to_string(),
-                ConnectionFailure::Standby,
-            )])));
-        }
-        client.batch_execute(BEGIN_SESSION)?;
+        let mut client = self.connect()?;
         migrate(&mut client)?;
         Ok(Replication::of(&mut client)?.warnings())
     }
@@ -231,6 +225,15 @@ impl Database {
         client.batch_execute(BEGIN_SESSION)?;
         Ok(client)
     }
+
+    /// Whether a session that begins now may write.
+    ///
+    /// # Errors
+    /// None can be had.
+    pub(crate) fn takes_writes(&self) -> Result<bool, StoreError> {
+        let mut client = self.connect()?;
+        Ok(client.query_one("SELECT current_setting('transaction_read_only') = 'off'", &[])?.get(0))
+    }
 }
 
 /// What a session begins with, whatever the defaults of this database: an answer means that the
@@ -245,6 +248,9 @@ pub(crate) trait Reconnecting {
     /// be, or is undone. Only an error that the server tells, and goes on, means that nothing was
     /// written.
     fn is_over(&self, error: &Error) -> bool;
+
+    /// Where the database is.
+    fn place(&self) -> &Database;
 
     /// Tries once to have the session back.
     ///
@@ -261,6 +267,16 @@ pub(super) const fn lock_of(shard: Shard) -> i32 {
 /// The second number of the lock that a shard's writers take part in.
 pub(super) const fn fence_of(shard: Shard) -> i32 {
     if shard.is_whole() { 3 } else { 2_000 + shard.number as i32 }
+}
+
+/// A commit that has written this waits for the standbys that commits wait for, and with it every
+/// commit before: one whose session broke may be on the primary alone. It stands in no table, and
+/// may be written where nothing else may.
+pub(super) const MARK: &str = "pg_logical_emit_message(true, 'krarup', '')";
+
+/// Whether an error says that its session writes nothing at all.
+pub(crate) fn only_reads(error: &Error) -> bool {
+    error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
 
 /// Whether an error ends the session that it came from.

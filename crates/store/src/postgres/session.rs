@@ -28,7 +28,7 @@ use tokio_postgres::{Error, Row, Statement};
 use super::SETTINGS;
 use super::failure::words;
 use super::low_water::{LowWaterMarks, TubeParts};
-use super::place::{Database, StoreError, is_fatal};
+use super::place::{Database, MARK, StoreError, is_fatal};
 use super::rows::at_most;
 use super::schema::SchemaClient;
 use krarup_broker::database::{
@@ -84,6 +84,9 @@ const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advis
 /// here: a replica hears of commits late.
 const STILL_THERE: &str = "SELECT pg_is_in_recovery() OR EXISTS (SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                            WHERE pid = $1 AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2)";
+/// Writes the row of a transaction; whether it was not there.
+const MINE: &str = "WITH mine AS (INSERT INTO krarup.outcome VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING serial) \
+                    SELECT EXISTS (SELECT FROM mine)";
 const WRITTEN: &str = "SELECT EXISTS (SELECT FROM krarup.outcome WHERE broker = $1 AND serial = $2)";
 
 /// The statements of this session count the messages that they change. Those that call a function
@@ -117,6 +120,8 @@ pub(crate) enum Trouble {
 pub(crate) enum RefusedUntil {
     /// It will not do it at any time.
     Never,
+    /// Until it is repaired: a right, a table or an index is missing or broken.
+    Repaired,
     /// Perhaps until it is asked again: something stood in the way of this statement.
     TryLater,
     /// Until it has room again: its disk is full, its memory or its connections are used up.
@@ -236,9 +241,9 @@ impl DatabaseSession {
     ) -> Result<Option<bool>, Trouble> {
         // A session that broke may still be at its commit: it holds the lock of its row until it
         // ends, one way or the other.
-        let statement = "INSERT INTO krarup.outcome VALUES ($1, $2) ON CONFLICT DO NOTHING";
-        let came = match self.client.execute(statement, &[&marker.broker, &marker.serial]).await {
-            Ok(written) => Ok(Some(written == 0)),
+        let statement = format!("{MINE}, {MARK}");
+        let came = match self.client.query_one(&statement, &[&marker.broker, &marker.serial]).await {
+            Ok(written) => Ok(Some(!written.get::<_, bool>(0))),
             // Where nothing can be written, that session must be over before its row is looked for.
             Err(error) if !self.is_over(&error) => self.was_committed_before(marker, its).await,
             Err(error) => Err(error),
@@ -251,7 +256,8 @@ impl DatabaseSession {
         if there.get(0) {
             return Ok(None);
         }
-        let written = self.client.query_one(WRITTEN, &[&marker.broker, &marker.serial]).await?;
+        let statement = format!("{WRITTEN}, {MARK}");
+        let written = self.client.query_one(&statement, &[&marker.broker, &marker.serial]).await?;
         Ok(Some(written.get(0)))
     }
 
@@ -361,10 +367,11 @@ impl DatabaseSession {
         }
         let code = error.code().map_or("", |code| code.code());
         // Resources and failures of the system; deadlocks, locks and timeouts; a database that is
-        // read-only for now.
+        // read-only for now; and what no request brings with it.
         let until = match code.get(..2).unwrap_or_default() {
             "53" | "58" => RefusedUntil::Room,
             "40" | "55" | "57" => RefusedUntil::TryLater,
+            "0A" | "3F" | "42" | "XX" => RefusedUntil::Repaired,
             _ if code == "25006" => RefusedUntil::Writes,
             _ => RefusedUntil::Never,
         };

@@ -532,6 +532,31 @@ fn a_tube_of_which_nothing_is_in_memory_is_read_when_its_messages_are_to_expire(
 }
 
 #[test]
+fn delays_that_are_only_in_the_store_end_whichever_way_the_wall_clock_was_set() {
+    for wall in [998, 1_002] {
+        let mut stored = Stored::new(Some(Resident { bytes: 0, heads: 1 }));
+        let client = enter(&mut stored.queues, 0);
+        // Before, while their rows are on their way, and after.
+        for step in 0..3 {
+            for delay in 1..=4 {
+                let put = Put { tube: Some("one"), priority: 1, delay, ttr: 1, body: b"x", ..Put::default() };
+                stored.request(client, &Request::Put(put), Stamp(0));
+            }
+            stored.begin_to_write();
+            if step == 1 {
+                stored.queues.set_wall(Nanos::from_secs(wall));
+            }
+            stored.is_written(Stamp(0));
+        }
+        stored.begin_to_write();
+        stored.is_written(Stamp(0));
+        assert_eq!((stored.queues.totals().delayed, stored.queues.outside()), (12, 11));
+        stored.pass(Stamp(Nanos::from_secs(10).0));
+        assert_eq!((stored.queues.totals().delayed, stored.queues.totals().ready), (0, 12), "{wall}");
+    }
+}
+
+#[test]
 fn a_message_of_another_shard_is_not_found_by_its_number() {
     let mut stored = Stored::new(Some(Resident { bytes: 0, heads: 1 }));
     let shard = Shard { number: shard_of("one", 2), of: 2 };

@@ -292,6 +292,16 @@ impl Cluster {
         waits
     }
 
+    /// Whether a session of a broker that began after then waits at its commit, those of sweeps
+    /// aside.
+    pub(crate) fn new_session_waits(&self, database: &str, then: &str) -> bool {
+        let waiting = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'krarup broker' AND datname = '{database}' \
+             AND wait_event = 'SyncRep' AND query NOT LIKE '%sweep%' AND backend_start > '{then}'"
+        );
+        self.sql("postgres", &waiting) != "0"
+    }
+
     /// A pgbouncer before this cluster, in this mode, and how a database is reached through it;
     /// none where it is not installed.
     pub(crate) fn pooler(&self, mode: &str) -> Option<(Program, impl Fn(&str) -> String)> {

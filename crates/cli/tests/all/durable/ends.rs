@@ -56,6 +56,24 @@ pub(crate) fn a_lease_that_ends_with_its_broker_counts(cluster: &Cluster, mode: 
     assert!(second.stop().success);
 }
 
+/// It says that it is there before it looks for messages, and a look may take long.
+pub(crate) fn a_broker_that_looks_for_long_is_not_taken_for_dead(cluster: &Cluster, mode: &str) {
+    let name = format!("looks_{mode}");
+    let store = cluster.database(&name);
+    let (first, second) = (broker(&store, mode), broker(&store, mode));
+    cluster.sql(
+        &name,
+        "CREATE TABLE public.looked (); \
+         CREATE OR REPLACE FUNCTION krarup.entries_to_first(of text) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN \
+             PERFORM pg_sleep(2.5); INSERT INTO public.looked DEFAULT VALUES; RETURN 0; END $$",
+    );
+    let mut holder = second.connect();
+    say(&mut holder, "put 1 0 60 1\r\nx\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
+    until("it has looked", || cluster.sql(&name, "SELECT count(*) FROM public.looked") == "1");
+    say(&mut holder, "delete 1\r\n", "DELETED\r\n");
+    assert!(first.stop().success && second.stop().success);
+}
+
 /// After an outage, or a step of the database's clock, all look silent to the first that is back.
 pub(crate) fn a_broker_that_is_just_back_takes_no_other_for_dead(cluster: &Cluster, mode: &str) {
     let name = format!("just_back_{mode}");
@@ -63,6 +81,12 @@ pub(crate) fn a_broker_that_is_just_back_takes_no_other_for_dead(cluster: &Clust
     let (first, second) = (broker(&store, mode), broker(&store, mode));
     let mut holder = second.connect();
     say(&mut holder, "put 1 0 60 1\r\nx\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\nx\r\n");
+    // As its sessions are at work it would be left alone in any case.
+    cluster.sql(
+        &name,
+        "CREATE OR REPLACE FUNCTION krarup.is_no_more(whose bigint) RETURNS void LANGUAGE sql AS $$ \
+             UPDATE krarup.message SET state = 0, due = NULL, holder = NULL WHERE state = 3 AND holder >> 32 = whose $$",
+    );
     // Its session has stood for long and it was not heard; or the other way round.
     for (stood, not_heard) in [("SELECT pg_sleep(2);", "true"), ("", "number <> 1")] {
         let sweep = format!(

@@ -3,6 +3,8 @@
 //!
 //! `make test-failover` runs this file and prints what was counted.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::time::Instant;
 
 use crate::durable::cluster::Cluster;
@@ -10,7 +12,7 @@ use crate::durable::patroni::PatroniCluster;
 use crate::durable::storm::Storm;
 use crate::durable::{MODES, say};
 use crate::support::process::{Program, skipped};
-use crate::support::until;
+use crate::support::{fresh, until};
 
 /// Fail-overs, one after the other, in each mode.
 const ROUNDS: usize = 2;
@@ -124,6 +126,43 @@ fn an_answered_message_is_lost_when_a_standby_that_is_behind_takes_over() {
     broker.says_text("the database is there again");
     assert_eq!(pair.primary.sql("queues", "SELECT string_agg(id::text, ',') FROM krarup.message"), "1");
     broker.kill();
+}
+
+/// A link to a server's folder stands for the name. It means the server that is a standby by now,
+/// and leads to the primary later; both run on.
+#[test]
+fn a_standby_is_not_used_that_a_name_still_means() {
+    let Some(mut pair) = Pair::start("renamed") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let put = "put 1 0 60 1\r\nx\r\n";
+    let link = fresh("link");
+    symlink(pair.primary.folder(), &link).unwrap();
+    // What the first primary will be a copy of.
+    pair.standby.set("postgres", "log_connections", "on");
+    let mut brokers = Vec::new();
+    for (mode, flags) in modes() {
+        pair.primary.sql("postgres", &format!("CREATE DATABASE {mode}"));
+        let store = format!("host={} user=krarup dbname={mode}", link.display());
+        let begin = ["broker", "--listen", "127.0.0.1:0", "--store", &store];
+        let broker = Program::krarup(&[&begin[..], &flags].concat());
+        say(&mut broker.connect(), put, "INSERTED ");
+        brokers.push((mode, broker));
+    }
+    pair.fail_over();
+    let log = pair.standby.folder().join("log");
+    let before = fs::read_to_string(&log).unwrap().len();
+    pair.restore();
+    for (mode, _) in &brokers {
+        let asked = format!("database={mode} application_name=krarup broker");
+        until("the standby was asked", || fs::read_to_string(&log).unwrap()[before..].contains(&asked));
+    }
+    fs::remove_file(&link).unwrap();
+    symlink(pair.primary.folder(), &link).unwrap();
+    for (mode, broker) in brokers {
+        say(&mut broker.connect(), put, "INSERTED ");
+        assert!(broker.stop().success, "{mode}");
+    }
 }
 
 /// Brokers of every mode at once, over a cluster whose members Patroni keeps: it decides when which

@@ -58,6 +58,18 @@ pub(crate) fn a_database_that_refuses_for_long_is_told_once(cluster: &Cluster, m
     assert!(ended.success && told(&ended) == [0, 0, 1, 1], "{mode}: {ended:?}");
 }
 
+/// Sessions that are there keep what they began with. No commit of this waits.
+fn begin_to_read_only(cluster: &Cluster, name: &str) {
+    let only_reads = format!(
+        "SET synchronous_commit = local; ALTER DATABASE {name} SET default_transaction_read_only = on"
+    );
+    cluster.sql("postgres", &only_reads);
+}
+
+fn begin_to_write(cluster: &Cluster, name: &str) {
+    cluster.sql("postgres", &format!("ALTER DATABASE {name} RESET default_transaction_read_only"));
+}
+
 pub(crate) fn a_broker_that_comes_back_to_a_database_that_only_reads_answers_puts(
     cluster: &Cluster,
     mode: &str,
@@ -77,24 +89,73 @@ pub(crate) fn a_broker_that_comes_back_to_a_database_that_only_reads_answers_put
     first.send(PUT.as_bytes()).unwrap();
     let at_commit = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'SyncRep' AND query LIKE '%krarup.message%'";
     until("it is at its commit", || cluster.sql(&name, at_commit) != "0");
-    // Nor does this commit wait.
-    let only_reads = format!(
-        "SET synchronous_commit = local; ALTER DATABASE {name} SET default_transaction_read_only = on"
-    );
-    cluster.sql("postgres", &only_reads);
+    let then = cluster.sql(&name, "SELECT clock_timestamp()");
+    begin_to_read_only(cluster, &name);
     cluster.cut(&name, "true");
-    first.expect(format!("INSERTED {}\r\n", MANY + 1).as_bytes()).unwrap();
+    // Also what became of it is answered when a replica has it.
+    until("its outcome waits", || cluster.new_session_waits(&name, &then));
     cluster.commits_wait(&name, false);
+    first.expect(format!("INSERTED {}\r\n", MANY + 1).as_bytes()).unwrap();
     let mut waiting = refuses_puts_for_a_while(cluster, &name, &broker, "reserve\r\n");
-    cluster.sql("postgres", &format!("ALTER DATABASE {name} RESET default_transaction_read_only"));
+    begin_to_write(cluster, &name);
     broker.says_text("refuses what is to be written");
-    // Sessions keep what they began with.
-    cluster.cut(&name, "true");
+    // No session is cut: the broker itself has new ones.
+    until("puts are accepted", || {
+        first.send(PUT.as_bytes()).unwrap();
+        first.line().unwrap().starts_with(b"INSERTED ")
+    });
     waiting.iter_mut().for_each(|peer| peer.expect(b"RESERVED ").unwrap());
     broker.says_text("takes messages again");
-    say(&mut first, PUT, "INSERTED ");
     let ended = broker.stop();
-    assert!(ended.success && told(&ended) == [2, 2, 1, 1], "{mode}: {ended:?}");
+    assert!(ended.success && told(&ended) == [1; 4], "{mode}: {ended:?}");
+}
+
+/// The batch that took it in is committed, and the session broke before that was heard of; the next
+/// is refused. The outbox has it no longer.
+pub(crate) fn a_message_of_the_outbox_is_found_where_its_batch_cannot_be_written_twice(cluster: &Cluster) {
+    let name = "taken_in";
+    let broker = broker(&cluster.database(name), "owned");
+    let mut peer = broker.connect();
+    cluster.commits_wait(name, true);
+    cluster.sql(name, "SET synchronous_commit = local; SELECT krarup.put('default', 'x')");
+    let at_commit = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                     AND application_name = 'krarup broker' AND wait_event = 'SyncRep'";
+    until("it is at its commit", || cluster.sql(name, at_commit) != "0");
+    begin_to_read_only(cluster, name);
+    cluster.cut(name, "true");
+    cluster.commits_wait(name, false);
+    say(&mut peer, "reserve-with-timeout 15\r\n", "RESERVED 1 1\r\nx\r\n");
+    begin_to_write(cluster, name);
+    say(&mut peer, "delete 1\r\n", "DELETED\r\n");
+    assert!(broker.stop().success);
+}
+
+/// Whether a client asks for what the right is needed for, or none does.
+pub(crate) fn a_right_that_is_missing_is_told(cluster: &Cluster, mode: &str) {
+    let (name, user) = (format!("rights_{mode}"), format!("few_{mode}"));
+    cluster.sql("postgres", &format!("CREATE ROLE {user} LOGIN"));
+    cluster.sql("postgres", &format!("CREATE DATABASE {name} OWNER {user}"));
+    let store = cluster.at(&name).replace("user=krarup", &format!("user={user}"));
+    let begin = ["broker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--mode", mode];
+    let mut broker = Program::begin(&[&begin[..], &["--store", &store]].concat());
+    let admin = admin(&mut broker);
+    let mut broker = broker.listening();
+    let mut peer = broker.connect();
+    say(&mut peer, PUT, "INSERTED 1\r\n");
+    for (table, request, refused, done) in
+        [("message_row", "delete 1\r\n", "INTERNAL_ERROR\r\n", "DELETED\r\n"), ("incoming", "", "", "")]
+    {
+        cluster.sql(&name, &format!("REVOKE DELETE ON krarup.{table} FROM {user}"));
+        say(&mut peer, request, refused);
+        broker.says_text(&format!("refuses what is to be written: permission denied for table {table}"));
+        until("it is not ready", || asked(admin, "GET", "/ready").starts_with("HTTP/1.1 503"));
+        cluster.sql(&name, &format!("GRANT DELETE ON krarup.{table} TO {user}"));
+        say(&mut peer, request, done);
+        broker.says_text("takes messages again");
+        until("it is ready", || asked(admin, "GET", "/ready").starts_with("HTTP/1.1 200"));
+    }
+    let ended = broker.stop();
+    assert!(ended.success && told(&ended) == [0, 0, 2, 2], "{mode}: {ended:?}");
 }
 
 /// Those of its connections that have a session answer all clients.

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use krarup_broker::shards::shard_of;
 use rustix::process::Signal;
 
 use crate::broker::data;
@@ -293,7 +294,44 @@ pub(crate) fn a_client_that_holds_a_message_is_told_that_its_lease_is_nearly_ove
         say(&mut sweeper, "delete-tube s0\r\n", "");
         sweeper.line().unwrap();
     }
+    // The same where the shard has a message that the client is not given.
+    let is_of_default = |tube: &String| shard_of(tube, 6) == shard_of("default", 6);
+    let names = || (0..).map(|number| format!("h{number}"));
+    let held = names().find(is_of_default).unwrap();
+    let other = names().find(|tube| !is_of_default(tube)).unwrap();
+    let mut peer = a.connect();
+    say(&mut peer, "put 1 0 60 1\r\nx\r\n", "INSERTED ");
+    peer.line().unwrap();
+    say(&mut peer, &format!("watch {held}\r\nignore default\r\n"), "WATCHING 2\r\nWATCHING 1\r\n");
+    for pauses in [false, true] {
+        assert!(is_warned(&mut peer, [&held, &other], pauses), "it never hears of it: {pauses}");
+    }
     assert!(a.stop().success && b.stop().success);
+}
+
+/// Whether a client that watches the tube `held` and holds a message of it is warned while it waits
+/// for one of another shard: where it does not watch its own any more, or that is paused.
+fn is_warned(peer: &mut Peer, [held, other]: [&str; 2], pauses: bool) -> bool {
+    (0..20).any(|_| {
+        peer.send(format!("put-in-tube {held} 1 0 2 1\r\nx\r\nreserve\r\n").as_bytes()).unwrap();
+        let taken: Vec<String> = (0..3).map(|_| String::from_utf8(peer.line().unwrap()).unwrap()).collect();
+        let id = taken[1].split(' ').nth(1).unwrap().to_owned();
+        say(peer, &format!("watch {other}\r\n"), "WATCHING 2\r\n");
+        if pauses {
+            say(peer, &format!("put-in-tube {held} 9 0 60 1\r\nx\r\n"), "INSERTED ");
+            peer.line().unwrap();
+            say(peer, &format!("pause-tube {held} 60\r\n"), "PAUSED\r\n");
+        } else {
+            say(peer, &format!("ignore {held}\r\n"), "WATCHING 1\r\n");
+        }
+        peer.send(b"reserve-with-timeout 4\r\n").unwrap();
+        let line = peer.line().unwrap();
+        say(peer, &format!("watch {held}\r\nignore {other}\r\n"), "WATCHING 2\r\nWATCHING 1\r\n");
+        peer.send(format!("pause-tube {held} 0\r\ndelete {id}\r\n").as_bytes()).unwrap();
+        peer.line().unwrap();
+        peer.line().unwrap();
+        line == b"DEADLINE_SOON\r\n"
+    })
 }
 
 /// Who waits for a message by memcached's protocol goes on where its shard moves to.

@@ -149,6 +149,20 @@ pub(crate) fn no_lease_reads_over_all_that_is_gone(cluster: &Cluster, mode: &str
     assert!(broker.stop().success);
 }
 
+/// However many clients wait: PostgreSQL keeps in a hash table which tubes have some.
+pub(crate) fn each_part_of_a_tube_is_looked_into_once(cluster: &Cluster, mode: &str) {
+    let name = format!("parts_{mode}");
+    let broker = broker(&cluster.database(&name), mode);
+    let look = format!(
+        "{} PREPARE look AS {}; EXPLAIN EXECUTE look ('{{a}}', '{{NULL}}', '{{a}}', '{{-1}}', '{{0}}', '{{9}}')",
+        include_str!("../../../../store/src/postgres/session.sql"),
+        include_str!("../../../../store/src/postgres/shared/waits.sql")
+    );
+    let plan = cluster.sql(&name, &look);
+    assert!(plan.contains("hashed SubPlan"), "{plan}");
+    assert!(broker.stop().success);
+}
+
 fn worker(broker: &Program) -> Peer {
     let mut peer = broker.connect();
     let said = "use jobs\r\nwatch jobs\r\nignore default\r\n";

@@ -52,6 +52,7 @@ pub(crate) fn assert_load_and_proxy_agree(load: &Value, proxy: &Value) {
     if sum(&account["lost"]) == 0 {
         assert_eq!(number(account, "/bytes_sent"), beside("bytes_in"));
     }
+    assert!(number(load, "/verified/checked") > 0, "it is a load with --verify: {}", load["verified"]);
     assert_eq!(number(load, "/verified/mismatched"), 0, "{}", load["verified"]);
     assert_eq!(number(proxy, "/disordered"), 0);
 }

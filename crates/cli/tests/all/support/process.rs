@@ -317,9 +317,10 @@ impl Drop for Program {
     }
 }
 
-/// Says that a test is left out, and why, also where output is captured.
+/// Says that a test is left out, and why, also where output is captured: `scripts/total` counts
+/// these lines. Each is written at once, as others write meanwhile.
 pub(crate) fn skipped(why: &str) {
-    let _ = writeln!(io::stderr(), "skipped: {why}");
+    let _ = io::stderr().write_all(format!("skipped: {why}\n").as_bytes());
 }
 
 /// The exit code of a command whose stdout and stderr nothing reads.

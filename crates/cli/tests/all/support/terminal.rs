@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
-use super::TOO_LONG;
+use super::{TOO_LONG, until};
 
 /// Our binary on a terminal, and what that shows.
 pub(crate) struct OnTerminal {
@@ -83,9 +83,15 @@ impl OnTerminal {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Waits until it has ended, well or not.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        until("it has ended", || self.child.try_wait().unwrap().is_some());
+        self.child.wait().unwrap()
+    }
+
     /// Waits until it has ended; the terminal is as it was.
     pub(crate) fn ended_well(mut self) {
-        let status = self.child.wait().unwrap();
+        let status = self.ended();
         assert!(status.success(), "{status}");
         let after = tcgetattr(&self.programs).unwrap();
         assert_eq!(

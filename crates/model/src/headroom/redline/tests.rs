@@ -354,6 +354,8 @@ fn contention_ends_it_before_the_target_breaks() {
     assert_eq!(end, RedlineEnd::Contention, "{:#?}", redline.steps());
     let proven = redline.proven().unwrap();
     let last = redline.steps().last().map(|step| step.server_per_s / proven.server_per_s);
+    assert!(redline.steps().last().is_some_and(|step| step.kept_target), "{:#?}", redline.steps());
+    assert_ne!(last, Some(1.0), "where contention began nothing is proven");
     assert_eq!((proven.missed_per_s, proven.slower_per_s.is_some()), (None, true));
     assert!((proven.slower_per_s.unwrap() / proven.traffic_per_s - last.unwrap().max(1.0)).abs() < 1e-9);
 }

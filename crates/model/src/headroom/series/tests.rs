@@ -53,6 +53,25 @@ fn the_limit_of_one_server_is_found_from_two_thirds_of_it() {
 }
 
 #[test]
+fn what_was_long_ago_is_not_now() {
+    let points = day(200.0, 650.0, 0.03, 1, station(1, 1_000.0));
+    let answer = judge_series(&points, Some(0.0011));
+    let last = points[points.len() - 1].at;
+    // What adds up the series may be three steps late, and five minutes where these are shorter.
+    for (ago, step) in [(0.0, 1440.0), (3.0 * 1440.0, 1440.0), (299.0, 15.0)] {
+        assert_eq!(answer.clone().at(last + ago, step), answer);
+    }
+    for (ago, step) in [(5.0 * 1440.0, 1440.0), (301.0, 15.0)] {
+        let later = answer.clone().at(last + ago, step);
+        assert_eq!((later.traffic.now_per_s, later.traffic.quiet_s), (0.0, Some(ago)));
+        assert_eq!((later.broken_now, later.headroom_ratio), (None, None));
+        assert_eq!((later.verdict, later.capacity_per_s), (answer.verdict, answer.capacity_per_s));
+    }
+    let none = judge_series(&[], Some(0.0011));
+    assert_eq!(none.clone().at(1.7e9, 60.0), none);
+}
+
+#[test]
 fn the_limit_of_several_servers_is_found_where_they_queue() {
     let answer = judge_series(&day(600.0, 1_800.0, 0.02, 2, station(4, 2_000.0)), None);
     says(&answer, 2_000.0, 0.1);

@@ -382,14 +382,79 @@ fn equal_reads_share_one_answer_but_not_a_win() {
 }
 
 #[test]
-fn a_read_with_the_longest_line_is_asked_in_its_own_words() {
+fn a_read_with_the_longest_flags_is_asked_in_its_own_words() {
     let mut world = second_looks(|spec| PoolSpec { coalesce: true, ..spec });
     let client = world.client();
-    let words = format!("mg k v O{}", "x".repeat(world.core.settings().limits.line - "mg k v O".len()));
-    world.send(client, format!("{words}\n"));
-    assert_eq!(world.asked(0), format!("{words}\r\n"));
+    let words = |flags: usize| format!("mg k v O{}", "x".repeat(flags - " v O".len()));
+    world.send(client, format!("{}\n", words(1_500)));
+    assert_eq!(world.asked(0), format!("{}\r\n", words(1_500)));
     world.answer(0, "EN\r\n");
     assert_eq!(world.replied(client), "EN\r\n");
+    // What a route or a lifetime adds to more could make a line on which a server closes.
+    world.send(client, format!("{}\r\nms k 1 z{}\r\nx\r\nmn\r\n", words(1_501), "x".repeat(1_500)));
+    assert_eq!(world.asked(0), "");
+    let refused = "CLIENT_ERROR options flags too long\r\n";
+    assert_eq!(world.replied(client), format!("{refused}{refused}MN\r\n"));
+}
+
+/// One pool of one server.
+fn one_server(spec: PoolSpec, routes: Vec<Route>) -> World {
+    let servers = vec!["server-0:1".to_owned()];
+    World::before(Topology { servers, pools: vec![spec], routes }, settings())
+}
+
+/// A server shows the key of what `mg` itself has stored by its bytes, and these were taken for
+/// flags and line ends: every client lost the connection.
+#[test]
+fn a_key_with_a_blank_or_a_line_feed_is_shown_in_base64_and_no_server_is_asked_for_it() {
+    for coalesce in [false, true] {
+        let mut world = one_server(PoolSpec { coalesce, ..PoolSpec::of("main", vec![0]) }, Vec::new());
+        let client = world.client();
+        for key in ["YSBj", "YQpj"] {
+            for (asked, sent, answer, reply) in [
+                ("mg KEY b N30 v k", "mg KEY b N30 v", "VA 0 W\r\n", "VA 0 kKEY b W\r\n"),
+                ("mg KEY b O7 v k q", "mg KEY b O7 v", "VA 0 O7 Z\r\n", "VA 0 kKEY b O7 Z\r\n"),
+                ("mg KEY b k", "mg KEY b", "HD\r\n", "HD kKEY b\r\n"),
+                ("mg KEY b k", "mg KEY b", "EN\r\n", "EN kKEY b\r\n"),
+                ("mg KEY b k", "mg KEY b", "SERVER_ERROR busy\r\n", "SERVER_ERROR busy\r\n"),
+                ("md KEY b k", "md KEY b k", "HD kKEY b\r\n", "HD kKEY b\r\n"),
+            ] {
+                let value = if answer.starts_with("VA") { "\r\n" } else { "" };
+                let of_key = |text: &str| text.replace("KEY", key);
+                world.send(client, of_key(&format!("{asked}\r\n")));
+                assert_eq!(world.asked(0), of_key(&format!("{sent}\r\n")), "{asked}");
+                world.answer(0, of_key(&format!("{answer}{value}")));
+                assert_eq!(world.replied(client), of_key(&format!("{reply}{value}")), "{asked}");
+            }
+        }
+        world.send(client, "me YSBj b\r\nme YQpj b\r\n");
+        assert_eq!(world.asked(0), "me YSBj b\r\n");
+        world.answer(0, "EN\r\n");
+        let refused = "CLIENT_ERROR a key with a line feed cannot be shown\r\n";
+        assert_eq!(world.replied(client), format!("EN\r\n{refused}"));
+        assert_eq!(world.core.events().desynchronised, 0);
+    }
+    // Where a route changes it, the client is shown its own.
+    let route = Route { prefix: b"a".to_vec(), pool: 0, strip: false, add: b"z".to_vec() };
+    let mut world = one_server(PoolSpec::of("main", vec![0]), vec![route]);
+    let client = world.client();
+    world.send(client, "mg YSBj b v k\r\nms YSBj 1 b k\r\nx\r\nme YSBj b\r\n");
+    assert_eq!(world.asked(0), "mg emEgYw== b v\r\nms emEgYw== 1 b k\r\nx\r\nme emEgYw== b\r\n");
+    world.answer(0, "VA 1\r\nx\r\nHD kemEgYw== b\r\nEN\r\n");
+    assert_eq!(world.replied(client), "VA 1 kYSBj b\r\nx\r\nHD kYSBj b\r\nEN\r\n");
+}
+
+/// A route made the key of another item of it, which was deleted.
+#[test]
+fn a_key_that_is_no_base64_is_for_its_server_to_refuse_also_behind_a_route() {
+    let route = Route { prefix: b"user:".to_vec(), pool: 0, strip: true, add: Vec::new() };
+    let mut world = one_server(PoolSpec::of("main", vec![0]), vec![route]);
+    let client = world.client();
+    world.send(client, "md user:7 b\r\nmd dXNlcjo3 b\r\n");
+    assert_eq!(world.asked(0), "md user:7 b\r\nmd Nw== b\r\n");
+    let answers = "CLIENT_ERROR error decoding key\r\nHD\r\n";
+    world.answer(0, answers);
+    assert_eq!(world.replied(client), answers);
 }
 
 #[test]

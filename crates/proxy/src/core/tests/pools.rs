@@ -80,7 +80,8 @@ fn a_gat_of_very_many_keys_is_divided_at_once() {
     let keys: Vec<String> = (0..60_000).map(|number| format!("k{number}")).collect();
     world.send(client, format!("gat 0 {} k7 k8\r\n", keys.join(" ")));
     let asked = [world.asked(0), world.asked(1)];
-    let count = |line: &str| line.split_ascii_whitespace().count() - 2;
+    let count =
+        |lines: &str| -> usize { lines.lines().map(|line| line.split_ascii_whitespace().count() - 2).sum() };
     assert_eq!(count(&asked[0]) + count(&asked[1]), keys.len() + 2);
     for again in ["k7", "k8"] {
         let at = |line: &String| line.split_ascii_whitespace().filter(|&key| key == again).count();
@@ -88,6 +89,32 @@ fn a_gat_of_very_many_keys_is_divided_at_once() {
         times.sort_unstable();
         assert_eq!(times, [0, 2], "{again} is asked of one server");
     }
+}
+
+/// memcached closes the connection, which all clients share, on a longer line that is no `get`.
+#[test]
+fn a_gat_of_many_keys_is_sent_in_lines_that_its_server_reads() {
+    let add = "x".repeat(100);
+    let pools = vec![PoolSpec::of("main", vec![0])];
+    let route = Route { prefix: b"0".to_vec(), pool: 0, strip: false, add: add.clone().into_bytes() };
+    let mut world = World::before(Topology { servers: names(1), pools, routes: vec![route] }, settings());
+    let client = world.client();
+    let mut keys: Vec<String> = (0..200).map(|number| format!("{number:030}")).collect();
+    keys.extend([keys[7].clone(), keys[150].clone()]);
+    world.send(client, format!("gat -2147483648 {}\r\n", keys.join(" ")));
+    let asked = world.asked(0);
+    assert!(asked.split_inclusive('\n').all(|line| line.len() <= 1_024), "{asked}");
+    let mut sent = Vec::new();
+    for line in asked.lines() {
+        let of_line: Vec<&str> = line.strip_prefix("gat -2147483648 ").unwrap().split(' ').collect();
+        let values: String = of_line.iter().map(|key| value(key, "x")).collect();
+        world.answer(0, format!("{values}END\r\n"));
+        sent.extend(of_line.iter().map(|key| key.strip_prefix(&*add).unwrap()));
+    }
+    assert_eq!(sent, keys, "each is asked for in its turn");
+    let values: String = keys.iter().map(|key| value(key, "x")).collect();
+    assert_eq!(world.replied(client), format!("{values}END\r\n"));
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
 }
 
 #[test]
@@ -183,11 +210,13 @@ fn copies_follow_behind_where_only_the_primary_is_waited_for() {
     assert_eq!(world.replied(client), "STORED\r\n");
     assert_eq!(world.asked(1), "set a 5 60 1\r\nx\r\n");
     assert_eq!(world.asked(2), "set a 5 60 1\r\nx\r\n");
+    assert_eq!(world.core.owes_copy(), Some(1));
     world.send(client, "add a 5 60 1\r\nx\r\n").write_servers();
     world.answer(0, "NOT_STORED\r\n");
     assert_eq!((world.replied(client), world.asked(1)), ("NOT_STORED\r\n".into(), String::new()));
     world.answer(1, "STORED\r\n").answer(2, "SERVER_ERROR full\r\n");
-    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+    assert_eq!((world.core.unfinished(), world.core.in_flight(), world.core.owes_copy()), (0, 0, None));
+    assert_eq!(world.core.pools()[0].counts().dropped, 1);
     // A value that is refused removes what the copies bring, too.
     world.received[0].clear();
     world.send(client, format!("set a 0 0 1\r\nx\r\nset a 0 0 101\r\n{}\r\n", "y".repeat(101)));
@@ -197,6 +226,18 @@ fn copies_follow_behind_where_only_the_primary_is_waited_for() {
         (world.asked(0), world.asked(1)),
         ("delete a\r\n".into(), "set a 0 0 1\r\nx\r\ndelete a\r\n".into())
     );
+    // So does a flush.
+    let other = world.client();
+    world.send(other, "set b 0 0 1 noreply\r\nx\r\nflush_all\r\n");
+    assert_eq!((world.asked(0), world.asked(1)), ("set b 0 0 1\r\nx\r\n".into(), String::new()));
+    world.answer(0, "DELETED\r\nSTORED\r\n").write_clients();
+    assert_eq!(
+        (world.asked(0), world.asked(1)),
+        ("flush_all\r\n".into(), "set b 0 0 1\r\nx\r\nflush_all\r\n".into())
+    );
+    // Whether a copy was carried out whose server has not answered, nothing tells.
+    world.core.server_lost(1, "no answer within the time allowed", ConnectionLoss::TimedOut, world.now);
+    assert_eq!(world.core.pools()[0].counts().dropped, 3);
 }
 
 #[test]
@@ -362,7 +403,12 @@ fn only_a_server_that_has_just_come_up_is_given_what_it_does_not_have() {
     let mut world = refilled();
     let client = world.client();
     world.at(100_000_000_000);
-    for stored in ["", "add a 0 90 1\r\nx\r\n"] {
+    for (stored, loss) in [
+        // One that only stood still has lost nothing.
+        ("", ConnectionLoss::TimedOut),
+        ("", ConnectionLoss::Broken),
+        ("add a 0 90 1\r\nx\r\n", ConnectionLoss::Broken),
+    ] {
         world.send(client, "get a\r\n");
         assert_eq!(world.asked(0), "get a\r\n");
         world.answer(0, "END\r\n");
@@ -370,7 +416,7 @@ fn only_a_server_that_has_just_come_up_is_given_what_it_does_not_have() {
         world.answer(1, format!("{}END\r\n", value("a", "x")));
         assert_eq!(world.replied(client), format!("{}END\r\n", value("a", "x")));
         assert_eq!(world.asked(0), stored);
-        world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+        world.core.server_lost(0, "gone", loss, world.now);
         world.bring_up(0);
     }
 }
@@ -457,6 +503,15 @@ fn the_gutter_stands_in_where_all_holders_are_down() {
     world.answer(2, format!("STORED\r\n{}END\r\n", value(&away, "x"))).answer(0, "END\r\n");
     assert_eq!(world.replied(client), format!("STORED\r\n{}END\r\n", value(&away, "x")));
     assert_eq!(world.core.pools()[0].counts().guttered, 2);
+    // Where it is down itself, what is told is the pool's own server.
+    world.core.server_lost(2, "gone", ConnectionLoss::Broken, world.now);
+    for request in
+        [format!("get {away}\r\n"), format!("set {away} 0 0 1\r\nx\r\n"), format!("mg {away} v\r\n")]
+    {
+        world.send(client, request);
+        assert_eq!(world.replied(client), "SERVER_ERROR server-1:1 is down\r\n");
+    }
+    assert_eq!(world.core.pools()[0].counts().guttered, 2);
 }
 
 #[test]
@@ -513,6 +568,8 @@ fn the_shadow_gets_its_share_and_its_answers_are_dropped() {
     assert_eq!(world.asked(1), "set b 0 0 1\r\ny\r\nget b\r\n");
     world.write_servers().answer(0, format!("STORED\r\nSTORED\r\nEND\r\n{}END\r\n", value("b", "y")));
     assert_eq!(world.replied(client), format!("STORED\r\nSTORED\r\nEND\r\n{}END\r\n", value("b", "y")));
+    // Nor does a stop wait for them.
+    assert_eq!((world.core.in_flight(), world.core.owes_copy()), (2, None));
     world.answer(1, "SERVER_ERROR whatever\r\nEND\r\n");
     assert_eq!(world.replied(client), "");
     // A shadow that is down costs nothing.
@@ -571,6 +628,30 @@ fn equal_gets_share_one_answer_and_a_write_ends_that() {
     world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
     assert_eq!(world.replied(clients[3]), "SERVER_ERROR server-0:1: gone\r\n");
     assert_eq!(world.row(5).0.outcome, Outcome::ServerLost);
+}
+
+#[test]
+fn a_read_that_touches_ends_that_for_its_keys() {
+    let mut world = one_pool(PoolSpec { coalesce: true, ..PoolSpec::of("main", vec![0]) });
+    let [one, other, third] = [0; 3].map(|_| world.client());
+    let found = format!("{}END\r\n", value("a", "x"));
+    for (get, touch, found, gone) in [
+        ("get a\r\n", "gat -1 b a\r\n", &*found, "END\r\n"),
+        ("mg a v\r\n", "mg a v T-1\r\n", "VA 1\r\nx\r\n", "EN\r\n"),
+        ("mg a v\r\n", "mg a v T-1 P\r\n", "VA 1\r\nx\r\n", "EN\r\n"),
+    ] {
+        world.send(one, get).send(other, format!("{touch}{get}"));
+        assert_eq!(world.asked(0), format!("{get}{touch}{get}"));
+        world.answer(0, format!("{found}{found}"));
+        assert_eq!((world.replied(one), world.replied(other)), (found.into(), found.into()));
+        // By another connection the server may have been asked before it was touched.
+        world.send(third, get);
+        assert_eq!(world.asked(0), get, "{touch}");
+        world.answer(0, gone.repeat(2));
+        assert_eq!((world.replied(other), world.replied(third)), (gone.into(), gone.into()));
+        assert!(!world.core.pools()[0].has_leaders());
+    }
+    assert_eq!(world.core.pools()[0].counts().coalesced, 0);
 }
 
 #[test]
@@ -841,6 +922,26 @@ fn a_slow_holder_is_not_read_for_a_while_and_then_gets_a_growing_share() {
 }
 
 #[test]
+fn servers_that_are_down_count_among_those_that_are_left_out() {
+    for (lost, ejections) in [(1, 1), (2, 0)] {
+        let spec = PoolSpec { eject_slower: Some(3.0), ..PoolSpec::of("main", vec![0, 1, 2, 3]) };
+        let mut world = one_pool(spec);
+        let client = world.client();
+        for server in 4 - lost..4 {
+            world.core.server_lost(server, "gone", ConnectionLoss::Broken, world.now);
+        }
+        for read in 0..1_000_u64 {
+            let begun = read * 1_500_000;
+            world.at(begun).send(client, "get a\r\n");
+            let server = (0..4).find(|&server| !world.asked(server).is_empty()).unwrap();
+            world.at(begun + if server == 1 { 1_000_000 } else { 200_000 }).answer(server, "END\r\n");
+            world.replied(client);
+        }
+        assert_eq!(world.core.pools()[0].counts().slow_ejections, ejections, "{lost} of four are down");
+    }
+}
+
+#[test]
 fn the_only_holder_that_is_up_is_read_however_slow_it_is() {
     let mut world = one_pool(PoolSpec { eject_slower: Some(3.0), ..placed("main", vec![0, 1, 2], 2) });
     let client = world.client();
@@ -934,6 +1035,20 @@ fn a_pool_refuses_what_is_beyond_its_bounds_and_cuts_lifetimes() {
 }
 
 #[test]
+fn expiry_times_are_judged_by_what_the_wall_shows_now() {
+    let mut world = one_pool(PoolSpec { ttl_cap: Some(3_600), ..PoolSpec::of("main", vec![0]) });
+    let client = world.client();
+    let set_by = 2 * 3_600;
+    let soon = format!("touch a {}\r\n", settings().unix + set_by + 10);
+    world.send(client, &soon);
+    assert_eq!(world.asked(0), "touch a 3600\r\n", "it is more than two hours away");
+    world.answer(0, "TOUCHED\r\n");
+    world.core.set_unix(settings().unix + set_by);
+    world.send(client, &soon);
+    assert_eq!(world.asked(0), soon);
+}
+
+#[test]
 fn a_server_that_fails_time_and_again_is_left_alone_for_longer() {
     let mut world = one_pool(PoolSpec::of("main", vec![0, 1]));
     let mut delays = Vec::new();
@@ -989,6 +1104,30 @@ fn each_server_has_its_queue_of_reads_and_writes_pass_it() {
         (world.core.unfinished(), world.core.dispatch.readers().waiting(), world.core.in_flight()),
         (0, 0, 0)
     );
+}
+
+/// Be it because its server is lost or because there are no readers any more: that wait is not the
+/// proxy's own time.
+#[test]
+fn what_waits_for_a_reader_and_gets_none_was_in_the_queue_until_then() {
+    for lost in [true, false] {
+        let mut world = one_pool(PoolSpec { readers: Some(1), ..PoolSpec::of("main", vec![0]) });
+        let client = world.client();
+        world.at(100).send(client, "get a\r\nget b\r\n").write_servers();
+        world.at(500);
+        if lost {
+            world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+        } else {
+            let pools = vec![PoolSpec::of("main", vec![0])];
+            let topology = Topology { servers: names(1), pools, routes: Vec::new() };
+            world.core.reconfigure(settings(), topology, world.now);
+            world.write_servers().answer(0, "END\r\nEND\r\n");
+        }
+        world.write_clients();
+        let (visit, servers) = world.row(1);
+        assert_eq!((visit.queued, visit.taken), (Stamp(100), Stamp(500)), "lost: {lost}");
+        assert_eq!(visit.own_time(&servers), Nanos(0), "lost: {lost}");
+    }
 }
 
 #[test]

@@ -9,9 +9,15 @@
 //! interval goes over the end of its folder's hour, or of its day where it is longer than an hour:
 //! what the names say is true of every row. The file that is being written has a name that engines
 //! pass over.
+//!
+//! A wall clock may be set, and goes on while the machine is suspended: what is replied to from
+//! then on lies where the wall says now.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use krarup_units::text::timestamp;
 use krarup_units::{Nanos, Stamp};
@@ -22,11 +28,12 @@ const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3_600 * SECOND;
 const DAY: u64 = 24 * HOUR;
 
-/// How the time of one run is cut into files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How the time of one run is cut into files. Clones go by one wall clock.
+#[derive(Clone, Debug)]
 pub struct RowIntervals {
     every: Nanos,
-    epoch: Nanos,
+    /// The wall clock at stamp zero, by what it shows now.
+    epoch: Arc<AtomicU64>,
 }
 
 /// From when to when the rows of a file were replied to, on the wall clock.
@@ -36,6 +43,8 @@ pub struct RowInterval {
     pub from: Nanos,
     /// The first instant after it.
     pub to: Nanos,
+    /// The wall clock at stamp zero that it goes by.
+    pub epoch: Nanos,
     by_hour: bool,
 }
 
@@ -45,6 +54,8 @@ pub struct RowRotation {
     pub every: Nanos,
     /// The clock of the run.
     pub clock: Box<dyn Fn() -> Stamp + Send>,
+    /// The wall clock at stamp zero, by what it shows now.
+    pub epoch: Box<dyn Fn() -> Nanos + Send>,
 }
 
 impl fmt::Debug for RowRotation {
@@ -61,28 +72,45 @@ impl RowIntervals {
 
     /// Files of this length, brought into [`Self::SHORTEST`] to [`Self::LONGEST`].
     pub fn new(every: Nanos, run: RunMetadata) -> Self {
-        Self { every: every.clamp(Self::SHORTEST, Self::LONGEST), epoch: run.epoch_unix }
+        let epoch = Arc::new(AtomicU64::new(run.epoch_unix.0));
+        Self { every: every.clamp(Self::SHORTEST, Self::LONGEST), epoch }
+    }
+
+    /// The wall clock at stamp zero.
+    pub(super) fn epoch(&self) -> Nanos {
+        Nanos(self.epoch.load(Ordering::Relaxed))
+    }
+
+    /// That is this from now on, for all clones.
+    pub(super) fn set_epoch(&self, epoch: Nanos) {
+        self.epoch.store(epoch.0, Ordering::Relaxed);
     }
 
     /// The interval in which a reply left. Intervals are counted from the hour's beginning, those
     /// longer than an hour from midnight UTC; the last of an hour, or day, may be shorter.
     pub fn at(&self, replied: Stamp) -> RowInterval {
-        let wall = self.epoch.0.saturating_add(replied.0);
+        self.by(self.epoch(), replied)
+    }
+
+    /// The same by this wall clock at stamp zero.
+    pub(super) fn by(&self, epoch: Nanos, replied: Stamp) -> RowInterval {
+        let wall = epoch.0.saturating_add(replied.0);
         let by_hour = self.every.0 <= HOUR;
         let unit = if by_hour { HOUR } else { DAY };
         let begun = wall - wall % unit;
         let from = begun + (wall - begun) / self.every.0 * self.every.0;
         let to = from.saturating_add(self.every.0).min(begun.saturating_add(unit));
-        RowInterval { from: Nanos(from), to: Nanos(to), by_hour }
-    }
-
-    /// A wall time on the clock of the run; zero where it was before that.
-    pub fn stamp(&self, wall: Nanos) -> Stamp {
-        Stamp(wall.0.saturating_sub(self.epoch.0))
+        RowInterval { from: Nanos(from), to: Nanos(to), epoch, by_hour }
     }
 }
 
 impl RowInterval {
+    /// The same on the clock of the run; from zero where it began before that.
+    pub fn stamps(&self) -> Range<Stamp> {
+        let stamp = |wall: Nanos| Stamp(wall.saturating_sub(self.epoch).0);
+        stamp(self.from)..stamp(self.to)
+    }
+
     /// The folder of its files, below that of all.
     pub fn folder(&self) -> PathBuf {
         let text = timestamp(self.from.0 / SECOND);
@@ -121,8 +149,8 @@ mod tests {
         assert_eq!(first.folder(), PathBuf::from("date=2026-11-25/hour=04"));
         assert_eq!(first.file("10.0.0.1:11211", 1), "rows-20261125T043000Z-10.0.0.1-11211.parquet");
         assert_eq!(first.file("", 2), "rows-20261125T043000Z-2.parquet");
-        assert_eq!(intervals.stamp(first.to), Stamp((9 * 60 + 43) * SECOND));
-        let next = intervals.at(intervals.stamp(first.to));
+        assert_eq!(first.stamps(), Stamp(0)..Stamp((9 * 60 + 43) * SECOND));
+        let next = intervals.at(first.stamps().end);
         assert_eq!(
             (next.from, next.file("a/b", 1)),
             (first.to, "rows-20261125T044000Z-a-b.parquet".to_owned())
@@ -147,7 +175,7 @@ mod tests {
             prop_assert_eq!(interval.from.0 / unit, (interval.to.0 - 1) / unit);
             let last = intervals.at(Stamp(interval.to.0 - 1 - RUN.epoch_unix.0));
             prop_assert_eq!(last, interval);
-            prop_assert_eq!(intervals.at(intervals.stamp(interval.to)).from, interval.to);
+            prop_assert_eq!(intervals.at(interval.stamps().end).from, interval.to);
         }
     }
 }

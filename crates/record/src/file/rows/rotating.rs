@@ -3,7 +3,8 @@
 //! A file gets its name when it is whole and on the disk, so a kill, or a machine that stops, costs
 //! the rows of the file that is being written and of no other. Batches of several loops come in any
 //! order: a file waits [`GRACE`] after its end for those that are still on their way, and what
-//! comes later gets a file of its own in the same folder. A file that cannot be written is given
+//! comes later gets a file of its own in the same folder. All rows of a file go by one wall clock
+//! at stamp zero: where the wall is set, the next is begun. A file that cannot be written is given
 //! up, its rows are counted as lost, and the next is begun: the first is told, until one is
 //! complete again.
 
@@ -12,10 +13,14 @@ use std::path::{Path, PathBuf};
 use krarup_units::{Nanos, Stamp};
 
 use super::{RowBatch, RowFileWriter, RowInterval, RowIntervals, RowSettings, RowTrouble};
-use crate::file::{FileError, FileProblem, Partial};
+use crate::Visit;
+use crate::file::{FileError, FileProblem, Partial, RunMetadata};
 
 /// How long after its interval a file is kept open.
 const GRACE: Nanos = Nanos::from_secs(2);
+
+/// A wall clock that is off by less was not set: it takes a moment to read two clocks.
+const LEAST_STEP: Nanos = Nanos::from_secs(1);
 
 /// Files of a name that are tried in one folder: a program may begin anew so often in an interval.
 const MOST_NAMES: u32 = 10_000;
@@ -25,6 +30,8 @@ pub(super) struct RotatingRows {
     folder: PathBuf,
     settings: RowSettings,
     intervals: RowIntervals,
+    /// The wall clock at stamp zero until it was last set, and when that was found.
+    before: (Nanos, Stamp),
     open: Vec<OpenRows>,
     rows: u64,
     /// Lost rows that a file says already.
@@ -45,6 +52,13 @@ struct OpenRows {
     writer: RowFileWriter<Partial>,
 }
 
+impl OpenRows {
+    /// When it is to be completed.
+    fn ends(&self) -> Stamp {
+        Stamp(self.interval.stamps().end.0.saturating_add(GRACE.0))
+    }
+}
+
 impl RotatingRows {
     /// Files below this folder, which is made.
     pub(super) fn begin(
@@ -58,6 +72,7 @@ impl RotatingRows {
         Ok(Self {
             folder: folder.to_owned(),
             intervals: RowIntervals::new(every, settings.run),
+            before: (settings.run.epoch_unix, Stamp(0)),
             settings,
             open: Vec::new(),
             rows: 0,
@@ -69,19 +84,40 @@ impl RotatingRows {
         })
     }
 
+    /// What lanes go by, whatever becomes of the wall clock.
+    pub(super) fn intervals(&self) -> RowIntervals {
+        self.intervals.clone()
+    }
+
+    /// The wall clock at stamp zero is `epoch` by what it shows `now`. Where it was set, or the
+    /// machine suspended, the rows that are replied to from now on go by that.
+    pub(super) fn set_epoch(&mut self, epoch: Nanos, now: Stamp) {
+        let known = self.intervals.epoch();
+        if epoch.0.abs_diff(known.0) > LEAST_STEP.0 {
+            self.before = (known, now);
+            self.intervals.set_epoch(epoch);
+        }
+    }
+
+    fn interval(&self, replied: Stamp) -> RowInterval {
+        let (epoch, until) = self.before;
+        if replied < until { self.intervals.by(epoch, replied) } else { self.intervals.at(replied) }
+    }
+
     /// Writes a batch, each row into the file of its interval. A lane keeps a batch within one,
-    /// unless no other has come back to it in time.
+    /// unless no other has come back to it in time, or the wall clock was set.
     pub(super) fn write(&mut self, batch: &RowBatch) {
-        let intervals = self.intervals;
         let Some(first) = batch.visits.first() else { return };
-        let mut interval = intervals.at(first.replied);
-        let (from, to) = (intervals.stamp(interval.from), intervals.stamp(interval.to));
-        if batch.visits.iter().all(|visit| (from..to).contains(&visit.replied)) {
+        let mut interval = self.interval(first.replied);
+        let (_, set) = self.before;
+        let of_one_wall = |visit: &Visit| (visit.replied < set) == (first.replied < set);
+        let stamps = interval.stamps();
+        if batch.visits.iter().all(|visit| stamps.contains(&visit.replied) && of_one_wall(visit)) {
             return self.write_into(interval, batch);
         }
         let mut part = RowBatch::new(batch.rows);
         for (visit, servers) in batch.iter() {
-            let own = intervals.at(visit.replied);
+            let own = self.interval(visit.replied);
             if own != interval {
                 self.write_into(interval, &part);
                 part.clear();
@@ -121,17 +157,13 @@ impl RotatingRows {
 
     /// How long until a file is to be completed, if one is open.
     pub(super) fn wait(&self, now: Stamp) -> Option<Nanos> {
-        let ends = self.open.iter().map(|open| self.ends(open)).min()?;
+        let ends = self.open.iter().map(OpenRows::ends).min()?;
         Some(Nanos(ends.0.saturating_sub(now.0)))
-    }
-
-    fn ends(&self, open: &OpenRows) -> Stamp {
-        Stamp(self.intervals.stamp(open.interval.to).0.saturating_add(GRACE.0))
     }
 
     /// Completes the files whose time is over; `lost` rows were dropped since the beginning.
     pub(super) fn complete_before(&mut self, now: Stamp, lost: u64) {
-        while let Some(place) = self.open.iter().position(|open| self.ends(open) <= now) {
+        while let Some(place) = self.open.iter().position(|open| open.ends() <= now) {
             let open = self.open.swap_remove(place);
             self.complete(open, lost);
         }
@@ -183,8 +215,9 @@ impl RotatingRows {
                 Ok(None) => continue,
                 Err(error) => return Err(wrong(&path, error.into())),
             };
-            let writer =
-                RowFileWriter::new(file, self.settings.clone()).map_err(|problem| wrong(&path, problem))?;
+            let run = RunMetadata { epoch_unix: interval.epoch };
+            let settings = RowSettings { run, ..self.settings.clone() };
+            let writer = RowFileWriter::new(file, settings).map_err(|problem| wrong(&path, problem))?;
             return Ok(OpenRows { interval, path, writer });
         }
         Err(wrong(&folder, FileProblem::Io(std::io::ErrorKind::AlreadyExists.into())))
@@ -193,10 +226,9 @@ impl RotatingRows {
 
 #[cfg(test)]
 mod tests {
-    use super::super::RowFile;
+    use super::super::{RowFile, RowRun};
     use super::*;
-    use crate::file::RunMetadata;
-    use crate::{Operation, ServerVisit, Visit};
+    use crate::{Operation, ServerVisit};
 
     /// 2026-11-25 04:59:50 UTC.
     const RUN: RunMetadata = RunMetadata { epoch_unix: Nanos(1_795_582_790_000_000_000) };
@@ -285,6 +317,32 @@ mod tests {
         let first = "date=2026-11-25/hour=04/rows-20261125T045950Z-one.parquet".to_owned();
         let next = "date=2026-11-25/hour=05/rows-20261125T050000Z-one.parquet".to_owned();
         assert_eq!(found(&folder), [(first, vec![8, 9, 9], 0), (next, vec![10, 12, 11], 0)]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// A machine that was suspended for eight hours, and whose clock was set back after that.
+    #[test]
+    fn rows_after_the_wall_was_set_go_into_files_of_the_time_that_it_shows() {
+        let (folder, mut rows) = begin("set");
+        let hours = |hours: u64| Nanos(RUN.epoch_unix.0 + hours * 3_600_000_000_000);
+        rows.write(&batch(&[1]));
+        rows.set_epoch(Nanos(RUN.epoch_unix.0 + 900_000_000), Stamp(2_000_000_000));
+        rows.set_epoch(hours(8), Stamp(5_000_000_000));
+        // A loop hands over what it had before with what came since.
+        rows.write(&batch(&[2, 6, 3]));
+        assert_eq!(rows.intervals().at(Stamp(0)).from, hours(8), "lanes go by it, too");
+        rows.complete_before(Stamp(12_000_000_000), 0);
+        rows.set_epoch(hours(0), Stamp(13_000_000_000));
+        rows.write(&batch(&[14]));
+        assert_eq!(rows.finish(0).unwrap(), (5, 0));
+        let first = "date=2026-11-25/hour=04/rows-20261125T045950Z-one.parquet".to_owned();
+        let back = "date=2026-11-25/hour=05/rows-20261125T050000Z-one.parquet".to_owned();
+        let later = "date=2026-11-25/hour=12/rows-20261125T125950Z-one.parquet".to_owned();
+        assert_eq!(found(&folder), [(first, vec![1, 2, 3], 0), (back, vec![14], 0), (later, vec![6], 0)]);
+        let run = RowRun::open(&RowRun::files(&folder).unwrap()).unwrap();
+        let mut seconds = Vec::new();
+        run.for_each(|visit, _| seconds.push(visit.replied.0 / 1_000_000_000)).unwrap();
+        assert_eq!(seconds, [1, 2, 3, 14, 8 * 3_600 + 6]);
         std::fs::remove_dir_all(folder).unwrap();
     }
 

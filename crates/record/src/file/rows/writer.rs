@@ -30,6 +30,9 @@ const LANE_ROWS: usize = 16_384;
 /// Batches of a lane: one is filled, one is written, and the others ride out a disk that pauses.
 const LANE_BATCHES: usize = 8;
 
+/// How often the wall clock is looked at, where files have the names of its hours.
+const LOOK: Nanos = Nanos::from_secs(1);
+
 /// A full batch, and where it goes back to.
 type Full = (RowBatch, SyncSender<RowBatch>);
 
@@ -88,15 +91,15 @@ impl RowWriter {
     ) -> Result<Self, FileError> {
         let settings = settings.into();
         let whose_keys = (settings.sample, settings.keys);
-        let intervals = RowIntervals::new(rotation.every, settings.run);
         let rows = RotatingRows::begin(folder, settings, rotation.every, on_trouble)?;
-        let write = move |batches: &Receiver<Full>, lost: &AtomicU64| {
-            write_rotating(rows, batches, lost, &*rotation.clock)
-        };
+        let intervals = rows.intervals();
+        let write =
+            move |batches: &Receiver<Full>, lost: &AtomicU64| write_rotating(rows, batches, lost, &rotation);
         Self::spawn(folder, whose_keys, Some(intervals), write)
     }
 
-    /// Begins what is planned for a program that has begun, whose `clock` it is.
+    /// Begins what is planned for a program that has begun, whose `clock` it is; `epoch` is the
+    /// wall clock at its zero, by what that shows now.
     ///
     /// # Errors
     /// As [`RowWriter::create`].
@@ -104,13 +107,14 @@ impl RowWriter {
         plan: &RowPlan,
         (run, of_clients): (RunMetadata, bool),
         clock: impl Fn() -> Stamp + Send + 'static,
+        epoch: impl Fn() -> Nanos + Send + 'static,
     ) -> Result<Self, FileError> {
         let settings = plan.settings(run, of_clients);
         let on_trouble = Box::new(plan.on_trouble);
         match plan.every {
             None => Self::create(&plan.path, settings, on_trouble),
             Some(every) => {
-                let rotation = RowRotation { every, clock: Box::new(clock) };
+                let rotation = RowRotation { every, clock: Box::new(clock), epoch: Box::new(epoch) };
                 Self::create_rotating(&plan.path, settings, rotation, on_trouble)
             }
         }
@@ -145,7 +149,7 @@ impl RowWriter {
             lost: Arc::clone(&self.lost),
             sample: self.sample,
             needs_keys: self.keys || self.sample != KeySample::ALL,
-            intervals: self.intervals,
+            intervals: self.intervals.clone(),
             until: if self.intervals.is_some() { Stamp(0) } else { Stamp(u64::MAX) },
         }
     }
@@ -189,19 +193,19 @@ fn write_one(
 }
 
 /// Writes what comes into the files of its time until no lane is left. A file ends on time whether
-/// or not something comes.
+/// or not something comes, and a wall clock that is set is noticed.
 fn write_rotating(
     mut rows: RotatingRows,
     batches: &Receiver<Full>,
     lost: &AtomicU64,
-    now: &dyn Fn() -> Stamp,
+    rotation: &RowRotation,
 ) -> Result<RowsWritten, FileError> {
+    let now = &rotation.clock;
     loop {
-        let next = match rows.wait(now()) {
-            None => batches.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(wait) => batches.recv_timeout(wait.as_duration()),
-        };
-        match next {
+        let at = now();
+        rows.set_epoch((rotation.epoch)(), at);
+        let wait = rows.wait(at).map_or(LOOK, |wait| wait.min(LOOK));
+        match batches.recv_timeout(wait.as_duration()) {
             Ok((mut batch, back)) => {
                 rows.write(&batch);
                 batch.clear();
@@ -273,8 +277,8 @@ impl Lane {
         if !self.batch.is_empty() {
             self.turn();
         }
-        let Some(intervals) = self.intervals.filter(|_| self.batch.is_empty()) else { return };
-        self.until = intervals.stamp(intervals.at(replied).to).max(replied + Nanos(1));
+        let Some(intervals) = self.intervals.as_ref().filter(|_| self.batch.is_empty()) else { return };
+        self.until = intervals.at(replied).stamps().end.max(replied + Nanos(1));
     }
 
     fn hand_over(&self, batch: RowBatch) {
@@ -385,7 +389,11 @@ mod tests {
     fn rows_go_to_the_file_of_their_interval_and_others_of_the_sample_to_none() {
         let folder = Folder::new("intervals");
         let settings = RowSettings { sample: KeySample::one_of(4), keys: true, ..RowSettings::from(RUN) };
-        let rotation = RowRotation { every: Nanos::from_secs(1), clock: Box::new(|| Stamp(0)) };
+        let rotation = RowRotation {
+            every: Nanos::from_secs(1),
+            clock: Box::new(|| Stamp(0)),
+            epoch: Box::new(|| RUN.epoch_unix),
+        };
         let silent = Box::new(|_: &FileError| {});
         let writer = RowWriter::create_rotating(&folder.0, settings, rotation, silent).unwrap();
         let mut lane = writer.lane();

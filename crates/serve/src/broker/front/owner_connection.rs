@@ -28,7 +28,7 @@ const KEEP_ALIVE: Nanos = Nanos::from_secs(5);
 /// From so many messages on that the client may hold it is asked which of them it does.
 const MANY: usize = 1_000;
 /// Of so many at a time.
-const ASKED_AT_ONCE: usize = 100;
+pub(super) const ASKED_AT_ONCE: usize = 100;
 /// How often it is looked whether it still is the owner while it is waited for.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
 /// The answer of an owner that hands its shard over: the request was not carried out.

@@ -493,6 +493,11 @@ impl<'a> BeanstalkSession<'a> {
         if wanted.is_empty() { BTreeSet::from([DEFAULT_TUBE.to_owned()]) } else { wanted }
     }
 
+    /// The messages of a shard that it holds, and some whose time has run out.
+    pub(super) fn held_of(&self, shard: u32) -> Vec<Id> {
+        self.owner[shard as usize].iter().flat_map(|owner| &owner.held).copied().collect()
+    }
+
     /// Whether it holds messages of a shard.
     pub(super) fn holds_of(&self, shard: u32) -> bool {
         self.owner[shard as usize].as_ref().is_some_and(|owner| !owner.held.is_empty())

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use krarup_beanstalk::{Reply, ReplyWord, Request, Verb, write};
 use krarup_units::Nanos;
 
-use super::owner_connection::{LOOK, MOVED, Woken, read, wait};
+use super::owner_connection::{ASKED_AT_ONCE, LOOK, MOVED, Woken, read, wait};
 use super::retry::{Attempt, Retry};
 use super::serving::End;
 use super::session::BeanstalkSession;
@@ -148,12 +148,33 @@ impl BeanstalkSession<'_> {
                 Attempt::GiveUp => all.unreached = true,
             }
             let Some(answer) = answers.pop() else { continue };
-            if let Some(ready) = ready(&answer).filter(|_| watched.contains(&shard)) {
-                all.ready = all.ready.into_iter().chain([(ready, shard)]).min();
+            match ready(&answer) {
+                Some(ready) if watched.contains(&shard) => {
+                    all.ready = all.ready.into_iter().chain([(ready, shard)]).min();
+                }
+                // It is of a tube that the client does not watch, and hides the warning.
+                Some(_) => all.soon |= self.ends_soon(shard)?,
+                None => all.soon |= answer == ReplyWord::DeadlineSoon.line(),
             }
-            all.soon |= answer == ReplyWord::DeadlineSoon.line();
         }
         Ok(all)
+    }
+
+    /// Whether a lease of a message of this shard ends within a second, as its owner says of each.
+    fn ends_soon(&mut self, shard: u32) -> Result<bool, End> {
+        let mut answers = Vec::new();
+        for some in self.held_of(shard).chunks(ASKED_AT_ONCE) {
+            let mut asked = vec![Vec::new(); some.len()];
+            for (line, id) in asked.iter_mut().zip(some) {
+                write::request(line, &Request::StatsJob(*id));
+            }
+            let lines: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
+            let mut of_some = Vec::new();
+            // Where the owner is lost meanwhile, the next look finds out.
+            self.try_once(shard, &lines, &mut of_some, true, false)?;
+            answers.append(&mut of_some);
+        }
+        Ok(answers.iter().any(|answer| is_nearly_over(answer)))
     }
 
     /// Sees to it that the owner of each shard is asked to tell when there is something.
@@ -338,6 +359,12 @@ fn line(how: TakeMode, most: Option<u32>, timeout: Nanos) -> Vec<u8> {
     };
     write::request(&mut line, &request);
     line
+}
+
+/// Whether what `stats-job` answers is of a lease in its last second.
+fn is_nearly_over(answer: &[u8]) -> bool {
+    let says = |reply: Reply<'_>, line| reply.pairs().any(|pair| pair == line);
+    read(answer).is_some_and(|reply| says(reply, ("state", "reserved")) && says(reply, ("time-left", "0")))
 }
 
 /// The priority and the number of a message that is ready.

@@ -1,6 +1,6 @@
 //! One client, and owners as a script moves them.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -65,11 +65,12 @@ impl Line {
         assert!(read.is_ok() && heard == expected.as_bytes(), "{}", String::from_utf8_lossy(&heard));
     }
 
-    /// What it hears up to the end.
+    /// What it hears up to the end. A reset is an end as well.
     fn rest(&mut self) -> String {
         let mut rest = Vec::new();
-        // A reset is an end as well.
-        let _ = self.0.read_to_end(&mut rest);
+        if let Err(error) = self.0.read_to_end(&mut rest) {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "no end after {rest:?}");
+        }
         String::from_utf8(rest).unwrap()
     }
 }
@@ -493,18 +494,24 @@ fn no_client_is_given_a_message_of_a_tube_that_it_ignores() {
     lines[home as usize].hears("reserve-with-timeout 0\r\n");
     lines[home as usize].say("RESERVED 5 1\r\nx\r\n");
     it.hears("WATCHING 2\r\nWATCHING 3\r\nWATCHING 2\r\nRESERVED 5 1\r\nx\r\n");
-    it.say(&format!("ignore {held}\r\nreserve-with-timeout 0\r\n"));
-    for shard in [1 - home, home] {
-        let line = &mut lines[shard as usize];
-        if shard == home {
-            line.hears(&format!("watch default\r\nignore {held}\r\nawait 0\r\n"));
-            line.say("WATCHING 2\r\nWATCHING 1\r\nREADY 0 7\r\n");
-        } else {
-            line.hears("await 0\r\n");
-            line.say("TIMED_OUT\r\n");
-        }
+    it.say(&format!("ignore {held}\r\n"));
+    it.hears("WATCHING 1\r\n");
+    let first = (format!("watch default\r\nignore {held}\r\n"), "WATCHING 2\r\nWATCHING 1\r\n");
+    let second = (String::new(), "");
+    // What is ready there hides the owner's warning: it is asked about the message itself.
+    for ((asked, answers), left, word) in [(first, 9, "TIMED_OUT"), (second, 0, "DEADLINE_SOON")] {
+        it.say("reserve-with-timeout 0\r\n");
+        let line = &mut lines[1 - home as usize];
+        line.hears("await 0\r\n");
+        line.say("TIMED_OUT\r\n");
+        let line = &mut lines[home as usize];
+        line.hears(&format!("{asked}await 0\r\n"));
+        line.say(&format!("{answers}READY 0 7\r\n"));
+        line.hears("stats-job 5\r\n");
+        let text = format!("---\nid: 5\nstate: reserved\ntime-left: {left}\n");
+        line.say(&format!("OK {}\r\n{text}\r\n", text.len()));
+        it.hears(&format!("{word}\r\n"));
     }
-    it.hears("WATCHING 1\r\nTIMED_OUT\r\n");
 }
 
 #[test]
@@ -575,4 +582,24 @@ fn an_owner_that_is_new_to_a_client_knows_its_login_before_the_next() {
     let answers = format!("LOGGED_IN\r\nUSING {other}\r\nLOGGED_IN\r\n");
     line.say(&answers);
     it.hears(&answers);
+}
+
+#[test]
+fn a_client_whose_thread_panics_is_gone() {
+    let (front, _owners) = front(Protocol::Beanstalkd, 1);
+    let entrance = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut it = Line::of(TcpStream::connect(entrance.local_addr().unwrap()).unwrap());
+    let stream = Stream::Tcp(krarup_net::mio::net::TcpStream::from_std(entrance.accept().unwrap().0));
+    let accepted = BlockingClient::accepted(stream, None, Nanos::ZERO).unwrap();
+    let handle = accepted.handle().unwrap();
+    // As a panic, without its words.
+    let session = move |_: &Arc<Inner>| {
+        let _client = accepted;
+        std::panic::resume_unwind(Box::new("a panic"));
+    };
+    begin_session(handle, 1, &front.inner, session).unwrap();
+    assert_eq!(it.rest(), "");
+    let clients = front.inner.clients();
+    let waited = front.inner.gone.wait_timeout_while(clients, TOO_LONG, |clients| !clients.is_empty());
+    assert!(waited.unwrap().0.is_empty());
 }

@@ -1,21 +1,40 @@
 //! One client, as the thread sees it that has its request.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use krarup_net::blocking::ClientWriter;
 use krarup_net::mio::Waker;
 
-/// Tells the network thread whose request is done, and which servers' answers were not taken.
+/// Tells the network thread whose request is done, which servers' answers were not taken, and when
+/// all threads that carry out requests have ended.
 #[derive(Debug)]
 pub(super) struct Finished {
     clients: Mutex<Vec<u32>>,
     refused: Mutex<Vec<(usize, String)>>,
+    threads: AtomicUsize,
     waker: Waker,
 }
 
 impl Finished {
     pub(super) fn new(waker: Waker) -> Self {
-        Self { clients: Mutex::default(), refused: Mutex::default(), waker }
+        Self { clients: Mutex::default(), refused: Mutex::default(), threads: AtomicUsize::new(0), waker }
+    }
+
+    /// One more thread carries out requests.
+    pub(super) fn thread_begins(&self) {
+        self.threads.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// One has ended.
+    pub(super) fn thread_ends(&self) {
+        self.threads.fetch_sub(1, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// How many there are.
+    pub(super) fn threads(&self) -> usize {
+        self.threads.load(Ordering::SeqCst)
     }
 
     /// Those that are done since the last call.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use krarup_net::Clock;
 use krarup_net::blocking::{BlockingConnection, wait};
+use krarup_net::{Clock, WallWatch};
 use krarup_service::{ConnectionLoss, Service as _, Upstreams as _};
 use krarup_units::Inbox;
 use krarup_units::{Nanos, Stamp};
@@ -26,6 +26,8 @@ pub(super) struct Executor {
     core: Core,
     config: Arc<Config>,
     clock: Clock,
+    /// By what it shows expiry times are judged.
+    wall: WallWatch,
     books: SharedBooks,
     /// What has been entered into the books.
     entered: Events,
@@ -54,7 +56,8 @@ impl Executor {
         let server = || Server { connection: None, inbox: Inbox::default(), retry_at: Stamp(0) };
         let servers = std::iter::repeat_with(server).take(core.server_count()).collect();
         let (entered, clients) = (Events::default(), BTreeMap::new());
-        Self { core, config, clock, books, entered, servers, clients, finished }
+        let wall = WallWatch::new(clock);
+        Self { core, config, clock, wall, books, entered, servers, clients, finished }
     }
 
     /// A worker: one request after the other, until there will be no more.
@@ -75,6 +78,7 @@ impl Executor {
                 self.hand_on(queue);
             }
         }
+        self.take_copies(queue);
     }
 
     /// A writer: whatever waits is asked at once, and answers are taken as they come.
@@ -83,7 +87,7 @@ impl Executor {
         self.connect();
         loop {
             let first = if self.clients.is_empty() {
-                let Some(first) = queue.take() else { return };
+                let Some(first) = queue.take() else { return self.take_copies(queue) };
                 Some(first)
             } else {
                 queue.take_now()
@@ -121,6 +125,15 @@ impl Executor {
         }
     }
 
+    /// There will be no more requests. No client waits for what servers still owe, but copies
+    /// behind writes would be lost with their connection.
+    fn take_copies(&mut self, queue: &Queue) {
+        while let Some(server) = self.core.owes_copy() {
+            self.receive(server);
+            self.hand_on(queue);
+        }
+    }
+
     fn owes(&self, server: usize) -> bool {
         self.core.server_deadline(server).is_some()
     }
@@ -139,6 +152,9 @@ impl Executor {
     fn begin(&mut self, job: ReceivedRequest, seen: QueueState, taken: Stamp) {
         let now = self.clock.now();
         self.core.tidy(now);
+        if let Some(epoch) = self.wall.look(now) {
+            self.core.set_unix(epoch.0 / 1_000_000_000);
+        }
         let id = self.core.connected(0, now);
         self.core.taken_elsewhere(seen);
         self.core.read(id, &job.bytes, job.received, taken);

@@ -33,7 +33,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 
 use krarup_net::blocking::Wakeup;
@@ -59,24 +58,24 @@ use krarup_proxy::engine::ThreadDesign;
 use krarup_proxy::live;
 
 /// Starts threads of this `form` before so many servers, each with an executor of its own; where
-/// requests are put for them, `bound` at most in one queue. All have ended when no thread holds
-/// `over` any more.
+/// requests are put for them, `bound` at most in one queue. `finished` counts them.
 fn start(
     form: ThreadDesign,
     servers: usize,
     bound: usize,
     executor: impl Fn() -> Executor,
-    over: &Sender<()>,
+    finished: &Arc<Finished>,
 ) -> io::Result<RequestQueues> {
     let spawn = |queue: &Arc<Queue>, writes: bool| {
-        let (executor, queue, over) = (executor(), queue.clone(), over.clone());
+        let (executor, queue, finished) = (executor(), queue.clone(), finished.clone());
+        finished.thread_begins();
         let work = move || {
             if writes {
                 executor.stream(&queue);
             } else {
                 executor.work(&queue);
             }
-            drop(over);
+            finished.thread_ends();
         };
         thread::Builder::new().name("krarup-worker".into()).spawn(work).map(drop)
     };
@@ -158,9 +157,7 @@ pub fn run(
         core.keep_rows(Box::new(books.clone()), place, threads);
         Executor::new(core, shared.clone(), clock, books.clone(), finished.clone())
     };
-    let (over, ended) = mpsc::channel::<()>();
-    let queues = start(form, topology.servers.len(), config.queue, executor, &over).map_err(system)?;
-    drop(over);
+    let queues = start(form, topology.servers.len(), config.queue, executor, &finished).map_err(system)?;
     listener.register(poll.registry(), LISTENER).map_err(system)?;
     notice(ProxyNotice::Listening(listener.address().map_err(system)?));
     let mut network = ThreadSockets {
@@ -173,15 +170,14 @@ pub fn run(
         finished,
         queues,
         books: books.clone(),
+        stop_by: None,
         clients: Vec::new(),
         accepting: RefusedSockets::default(),
         answer_notices: BTreeMap::new(),
     };
     network.run().map_err(|error| format!("the network thread failed: {error}"))?;
-    network.queues.all().for_each(|queue| queue.close());
-    // Nothing is ever sent: the channel ends when the last thread does.
-    if ended.recv_timeout(config.shutdown_limit.as_duration()) == Err(RecvTimeoutError::Timeout) {
-        let unfinished = network.queues.all().map(|queue| queue.unfinished()).sum();
+    let unfinished: usize = network.queues.all().map(|queue| queue.unfinished()).sum();
+    if unfinished > 0 {
         (network.notice)(ProxyNotice::Unfinished(unfinished));
     }
     network.tell_refused();

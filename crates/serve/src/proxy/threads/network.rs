@@ -10,8 +10,7 @@ use krarup_net::mio::{Events, Poll, Token};
 use krarup_net::signal::Signals;
 use krarup_net::{Clock, Conn, Listener, Moved, listen};
 use krarup_service::Service as _;
-use krarup_units::Inbox;
-use krarup_units::Stamp;
+use krarup_units::{Inbox, Nanos, Stamp};
 
 use super::books::SharedBooks;
 use super::client::{ClientHandle, Finished};
@@ -63,6 +62,8 @@ pub(super) struct ThreadSockets<'a, N> {
     pub(super) finished: Arc<Finished>,
     pub(super) queues: RequestQueues,
     pub(super) books: SharedBooks,
+    /// When what is in flight must be done, once a stop was asked for.
+    pub(super) stop_by: Option<Stamp>,
     pub(super) clients: Vec<Option<ClientSocket>>,
     pub(super) accepting: RefusedSockets,
     /// When the operator was told of an answer that was not taken, by the server's number.
@@ -84,16 +85,18 @@ pub(super) struct ClientSocket {
     received: Stamp,
     /// Bytes of a refused value that are still to come, and the request they belong to.
     discard: Option<(Vec<u8>, u64, u64)>,
-    /// It will send no more.
+    /// It will send no more, or is read no more.
     ended: bool,
 }
 
 impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
-    /// Until a stop is asked for, and every request that has come is in a queue.
+    /// Until a stop is asked for and all threads have ended, or the time for that is over.
     pub(super) fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1_024);
-        loop {
-            match self.poll.poll(&mut events, self.accepting.retry.then(|| BACK_OFF.as_duration())) {
+        while self.stop_by.is_none_or(|end| end > self.clock.now() && self.finished.threads() > 0) {
+            let left = self.stop_by.map(|end| Nanos(end.0.saturating_sub(self.clock.now().0)));
+            let wait = self.accepting.retry.then_some(BACK_OFF).into_iter().chain(left).min();
+            match self.poll.poll(&mut events, wait.map(Nanos::as_duration)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => result?,
             }
@@ -107,12 +110,7 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
                         let why = "threads keep the configuration they began with";
                         (self.notice)(ProxyNotice::NotReloaded(why.to_owned()));
                     }
-                    STOP if self.signals.stops() > 0 => {
-                        (self.notice)(ProxyNotice::Stopping);
-                        self.listener = None;
-                        (0..self.clients.len() as u32).for_each(|id| self.read(id));
-                        return Ok(());
-                    }
+                    STOP if self.signals.stops() > 0 => self.stop(),
                     RELOAD | STOP => {}
                     FINISHED => {
                         self.tell_refused();
@@ -121,7 +119,24 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
                     Token(token) => self.read((token - CLIENTS) as u32),
                 }
             }
+            if self.stop_by.is_some() && self.books.lock().clients() == 0 {
+                self.queues.all().for_each(|queue| queue.close());
+            }
         }
+        Ok(())
+    }
+
+    /// No client may connect any more. What has arrived is still answered, then each client gets
+    /// the end; the second time there is no time left for that.
+    fn stop(&mut self) {
+        let now = self.clock.now();
+        if self.stop_by.replace(now).is_some() {
+            return;
+        }
+        self.stop_by = Some(now + self.config.shutdown_limit);
+        (self.notice)(ProxyNotice::Stopping);
+        self.listener = None;
+        (0..self.clients.len() as u32).for_each(|id| self.read(id));
     }
 
     /// Tells which servers' answers were not taken.
@@ -199,7 +214,8 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
                         client.inbox.filled(count);
                         client.received = self.clock.now();
                     }
-                    Moved::None => more = false,
+                    // Once it stops, what it sends from here on is not read.
+                    Moved::None => (client.ended, more) = (self.stop_by.is_some(), false),
                     Moved::Closed | Moved::Failed(_) => (client.ended, more) = (true, false),
                 }
             }
