@@ -52,7 +52,7 @@ pub const MOST_WRONG_SECRETS: u8 = 3;
 const MOST_SLOTS: usize = 4_096;
 /// So many short requests of one client, or fewer that take longer, are carried out before others
 /// have their turn: what they put still shares a batch, and what they are answered a write.
-const A_TURN: u32 = 256;
+const A_TURN: u32 = 1_024;
 /// So many tubes are looked at in the time of a short request.
 const TUBES_A_REQUEST: usize = 64;
 /// Memory that a quiet client keeps.
