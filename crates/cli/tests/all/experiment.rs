@@ -129,8 +129,8 @@ fn trials_of_another_plan_are_replaced_on_request_alone() {
     let words = ["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap(), "--yes"];
     let mut asks = OnTerminal::begin(80, &words[..4]);
     asks.shows(&["Replace 2? [y/N]"]);
-    asks.signal(Signal::INT);
-    assert_eq!(asks.ended().signal(), Some(Signal::INT.as_raw()));
+    asks.signal(Signal::TERM);
+    assert_eq!(asks.ended().signal(), Some(Signal::TERM.as_raw()));
     assert!(there() == before, "nothing was changed");
     let replaced = Program::begin(&words).ended_within(LONG);
     assert!(replaced.success && there().0 != before.0, "{replaced:?}");

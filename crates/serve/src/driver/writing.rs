@@ -203,7 +203,7 @@ mod tests {
     fn a_client_whose_turn_is_over_goes_on_though_the_slice_is_spent() {
         let (mut driver, mut broker) = (testing::driver(ClientLimits::default().into()), testing::broker());
         let mut client = testing::connect(&mut driver, &mut broker);
-        client.write_all("ping\r\n".repeat(300).as_bytes()).unwrap();
+        client.write_all("ping\r\n".repeat(1_200).as_bytes()).unwrap();
         testing::read(&mut driver, &mut broker, 0);
         assert!(broker.runnable() == 1 && broker.paused(0));
         driver.flush(&mut broker, &mut SlowUpstream);
