@@ -277,13 +277,21 @@ pub(crate) mod tests {
     }
 
     fn anchor(rates: &[f64]) -> Option<AnchorRuns> {
-        let run = |(block, rate): (u32, &f64)| AnchorRun {
-            block,
-            started_unix: f64::from(block),
-            throughput: *rate,
-            response: 1.0 / rate,
-        };
-        crate::anchor::judge("the anchor", 0.5, (0..).zip(rates).map(run).collect())
+        crate::anchor::judge("the anchor", 0.5, (0..).zip(rates.iter().copied()).map(anchor_run).collect())
+    }
+
+    fn anchor_run((block, throughput): (u32, f64)) -> AnchorRun {
+        AnchorRun { block, started_unix: f64::from(block), throughput, response: 1.0 / throughput }
+    }
+
+    /// Numbers from 0 to below 1, the same for ever: SplitMix64 (Steele, Lea and Flood 2014).
+    pub(crate) fn uniform_from(mut state: u64) -> impl FnMut() -> f64 {
+        move || {
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+        }
     }
 
     fn compared(base: &[f64], other: &[f64]) -> Comparison {
@@ -453,13 +461,7 @@ pub(crate) mod tests {
     #[test]
     fn what_the_machine_did_within_a_session_is_no_change_in_another() {
         let with_anchor = |rates: &[f64], blocks: [[f64; 2]; 5]| {
-            let run = |(block, throughput): (u32, f64)| AnchorRun {
-                block,
-                started_unix: f64::from(block),
-                throughput,
-                response: 1.0 / throughput,
-            };
-            let runs = (0..).zip(blocks).flat_map(|(block, two)| two.map(|rate| run((block, rate))));
+            let runs = (0..).zip(blocks).flat_map(|(block, two)| two.map(|rate| anchor_run((block, rate))));
             let anchor = crate::anchor::judge("the anchor", 0.1, runs.collect());
             Results { anchor, ..results(rates) }
         };
@@ -485,15 +487,7 @@ pub(crate) mod tests {
     /// share, and each trial 1 % of its own.
     #[test]
     fn two_sessions_of_the_same_are_hardly_ever_distinguished() {
-        let mut state = 1_u64;
-        let mut uniform = || {
-            // SplitMix64.
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-        };
+        let mut uniform = uniform_from(1);
         let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
         let mut session = || {
             let offset = 1.0 + 0.01 * normal();

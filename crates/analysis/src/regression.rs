@@ -384,7 +384,7 @@ pub fn verdict(answers: &[RegressionAnswer]) -> RegressionVerdict {
 mod tests {
     use super::*;
     use crate::compare::compare;
-    use crate::compare::tests::{results, silent};
+    use crate::compare::tests::{results, silent, uniform_from};
 
     fn limit(text: &str) -> RegressionLimit {
         text.parse().unwrap()
@@ -463,14 +463,7 @@ mod tests {
 
     /// Runs that scatter by 3 %, drawn from a seed.
     fn drawn(seed: u64, mean: f64, runs: usize) -> Vec<f64> {
-        let mut state = seed;
-        // SplitMix64 (Steele, Lea and Flood 2014).
-        let mut uniform = || {
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            (mixed ^ (mixed >> 31)) as f64 / 2_f64.powi(64)
-        };
+        let mut uniform = uniform_from(seed);
         // Twelve uniform draws have a normal sum, nearly, of variance 1.
         let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
         (0..runs).map(|_| mean * (0.03 * normal()).exp()).collect()

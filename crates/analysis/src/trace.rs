@@ -401,9 +401,9 @@ fn zipf(counts: &[u64], [even, odd]: &[Vec<u64>; 2]) -> Option<[f64; 2]> {
     // does not explain the counts, not even with a read, a store and more behind each other.
     let unequal = || {
         let counts: Vec<f64> = counts.iter().map(|&count| count as f64).collect();
-        dispersion(&counts).filter(|dispersion| *dispersion > 4.0)
+        dispersion(&counts).is_some_and(|dispersion| dispersion > 4.0)
     };
-    let apart = halves.map(|(one, other)| one.midpoint(other)).or_else(|| unequal().map(|_| 0.0))?;
+    let apart = halves.map(|(one, other)| one.midpoint(other)).or_else(|| unequal().then_some(0.0))?;
     let all: u64 = counts.iter().sum();
     let seen = logs.iter().zip(counts).map(|(log, &count)| log * count as f64).sum::<f64>() / all as f64;
     let (together, error) = (exponent(&logs, seen), exponent_error(&logs, all));
@@ -584,6 +584,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::compare::tests::uniform_from;
 
     /// Uses, a second apart or at once.
     fn drawn() -> impl Strategy<Value = Vec<TimedUse>> {
@@ -849,13 +850,9 @@ mod tests {
                 sum
             })
             .collect();
-        let (mut reading, mut state) = (TraceReading::default(), 1_u64);
+        let (mut reading, mut uniform) = (TraceReading::default(), uniform_from(1));
         for _ in 0..6_000 {
-            // SplitMix64 (Steele, Lea and Flood 2014).
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            let place = ((mixed ^ (mixed >> 31)) >> 11) as f64 / 2_f64.powi(53) * sum;
+            let place = uniform() * sum;
             let key = passed.partition_point(|passed| *passed <= place) as u32;
             reading.see(Nanos(0), "get", TraceUse::Read, &[key], (None, None));
         }

@@ -429,9 +429,7 @@ impl Broker {
         for id in std::mem::take(&mut self.lacking) {
             if let Some(dialog) = self.dialogs[id as usize].as_mut().filter(|dialog| dialog.lacking) {
                 dialog.lacking = false;
-                if !std::mem::replace(&mut dialog.runnable, true) {
-                    self.runnable.push_back(id);
-                }
+                self.make_runnable(id);
             }
         }
     }
@@ -485,7 +483,14 @@ impl Broker {
         let dialog = self.dialog(id);
         let turn_over = !dialog.is_held_back();
         (dialog.stuck, dialog.turn_over) = (true, turn_over);
-        if turn_over && !std::mem::replace(&mut dialog.runnable, true) {
+        if turn_over {
+            self.make_runnable(id);
+        }
+    }
+
+    /// It is to be read once more, after those that wait for that; it stands among them once.
+    fn make_runnable(&mut self, id: ClientId) {
+        if !std::mem::replace(&mut self.dialog(id).runnable, true) {
             self.runnable.push_back(id);
         }
     }
@@ -652,8 +657,8 @@ impl Broker {
             if let Some(batch) = after {
                 self.held.entry(batch).or_default().push(id);
             }
-            if dialog.stuck && !std::mem::replace(&mut dialog.runnable, true) {
-                self.runnable.push_back(id);
+            if dialog.stuck {
+                self.make_runnable(id);
             }
             self.let_leave(id);
         }
@@ -760,8 +765,8 @@ impl Broker {
             dialog.tell(&slot.reply_format, &slot.bytes, Leaving { end: 0, visit, server, ready });
         }
         self.dirty.push(id);
-        if dialog.stuck && !std::mem::replace(&mut dialog.runnable, true) {
-            self.runnable.push_back(id);
+        if dialog.stuck {
+            self.make_runnable(id);
         }
     }
 

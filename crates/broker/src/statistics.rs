@@ -195,7 +195,7 @@ pub fn tube(view: &TubeView, report: Option<&TubeReport>, target: ResponseTarget
     lines.add("pause", seconds(view.pause));
     lines.add("pause-time-left", seconds(view.pause_left));
     // Of our own verbs, and there only for tubes that were written to.
-    if view.expires > Nanos::ZERO || view.expired.is_some_and(|expired| expired > 0) {
+    if view.expires > Nanos::ZERO || view.expired > Some(0) {
         lines.add("expires", seconds(view.expires));
         if let Some(expired) = view.expired {
             lines.add("total-expired", expired);

@@ -247,9 +247,7 @@ fn serve(
         }
         tell(notice, asks);
     };
-    // What other words would mend has a hint.
-    engine::run(settings, broker, store, base.clock, notice)
-        .map_err(|why| if why.hint.is_empty() { Failure::run(why) } else { Failure::usage(why) })
+    engine::run(settings, broker, store, base.clock, notice).map_err(Failure::beginning)
 }
 
 /// The queues as they are in the database, once no other broker owns them, and where clients are to

@@ -97,9 +97,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
     };
     output::begin_service();
     krarup_net::files::allow_many();
-    // What other words would mend has a hint.
-    let mut server = CacheServer::bind(settings)
-        .map_err(|why| if why.hint.is_empty() { Failure::run(why) } else { Failure::usage(why) })?;
+    let mut server = CacheServer::bind(settings).map_err(Failure::beginning)?;
     let reload = move || tls::reload(acceptor.as_ref());
     server.obey_signals(reload).map_err(|error| Failure::run(format!("signals cannot be heard: {error}")))?;
     server.tell_refusals(|why| eprintln!("warning: cannot accept clients: {why}"));

@@ -45,6 +45,11 @@ impl Failure {
         Self { code: 1, ..Self::usage(mistake) }
     }
 
+    /// A service could not begin: what other words would mend has a hint.
+    pub(crate) fn beginning(mistake: Mistake) -> Self {
+        if mistake.hint.is_empty() { Self::run(mistake) } else { Self::usage(mistake) }
+    }
+
     /// The command was ended on request before it was done: exit code 130, as of a shell whose
     /// command Ctrl-C has ended.
     pub(crate) fn stopped(mistake: impl Into<Mistake>) -> Self {

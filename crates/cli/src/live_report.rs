@@ -11,7 +11,7 @@
 //! measured, the server only hands out what is there.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use krarup_net::http::events::HttpEvents;
 use krarup_net::http::{self, HttpMethod, HttpResponse, HttpServer};
 use krarup_net::mio::{Events, Poll, Token};
 use krarup_net::signal::SignalStream;
+use krarup_net::snapshots::lock;
 use krarup_report::live::{self, LiveStatus};
 use krarup_report::{document::Table, html};
 use krarup_units::{Address, Seconds};
@@ -79,7 +80,7 @@ impl LiveReport {
         let served = Arc::new(Mutex::new(ServedReport { html, status, ..ServedReport::default() }));
         let its = Arc::clone(&served);
         let server = http::serve_with_events(address, &events, move |method, path, _| {
-            answer(method, path, &locked(&its))
+            answer(method, path, &lock(&its))
         });
         let server = server.map_err(|why| {
             Failure::usage(why.of("--serve"))
@@ -100,14 +101,10 @@ impl LiveReport {
 
     /// Changes what is handed out, and tells those that listen.
     fn change(&self, change: impl FnOnce(&mut ServedReport)) {
-        let mut served = locked(&self.served);
+        let mut served = lock(&self.served);
         change(&mut served);
         self.events.tell(served.status.event());
     }
-}
-
-fn locked(served: &Mutex<ServedReport>) -> MutexGuard<'_, ServedReport> {
-    served.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn answer(method: HttpMethod, path: &str, served: &ServedReport) -> HttpResponse {
@@ -149,7 +146,7 @@ impl FollowedReport<'_> {
                 self.show(html::page(&document(&results)), Some(&results));
             }
             Ok(None) => {
-                let same = locked(&self.live.served).html.clone();
+                let same = lock(&self.live.served).html.clone();
                 self.show(same, None);
             }
             // The trials go on, and the report is made at their end.

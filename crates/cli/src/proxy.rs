@@ -303,9 +303,8 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         Engine::Threads => threads::run(config, cores.pop().expect("there is one"), clock, tell),
     };
     let mut ended = ended.map_err(|why| {
-        // What other words would mend has a hint.
         let begun = listens.load(Ordering::Relaxed);
-        if begun || why.hint.is_empty() { Failure::run(why) } else { Failure::usage(why) }
+        if begun { Failure::run(why) } else { Failure::beginning(why) }
     })?;
     let _until_written = LastSteps::begin();
     ended.core.end_rows();

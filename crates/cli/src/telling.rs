@@ -1,13 +1,14 @@
 //! How far an experiment is, for the user: a bar on a terminal, else lines.
 
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use krarup_lab::campaign::{CampaignEvent, CampaignProgress};
 use krarup_lab::plan::run_name;
 use krarup_lab::testbed::stations::LoadSeconds;
+use krarup_net::snapshots::lock;
 use krarup_units::Seconds;
 use krarup_units::text::{count, duration};
 
@@ -116,7 +117,7 @@ impl Telling {
         let its = Arc::clone(&shown);
         let line = move |state: &ProgressState, out: &mut dyn Write| {
             let width = output::stderr_width().unwrap_or(80).saturating_sub(BAR + 1);
-            let shown = its.lock().unwrap_or_else(PoisonError::into_inner);
+            let shown = lock(&its);
             let done = (state.pos(), state.len().unwrap_or(0));
             // A bar that cannot be drawn is no failure of the run.
             let _ = write!(out, "{}", shown.line(done, &now(&seconds.lines(), slower), width));
@@ -192,7 +193,7 @@ impl Telling {
             eprintln!("{}/{} {what}{run}{before}, {}", progress.ended() + 1, progress.all, in_words(left));
         } else {
             let end = Some(Instant::now() + Duration::from_secs_f64(left));
-            *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = ShownTrial { end, ..trial };
+            *lock(&self.shown) = ShownTrial { end, ..trial };
             self.bar.set_length(progress.all as u64);
             self.bar.set_position(progress.ended() as u64);
             self.bar.tick();

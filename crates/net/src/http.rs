@@ -41,7 +41,7 @@ use krarup_units::{Address, Mistake};
 
 use self::events::{EventListener, HttpEvents};
 use crate::connect_any;
-use crate::listen::{self, listen_at_first, listening_addresses, refused};
+use crate::listen::{listen, refused};
 use crate::snapshots::lock;
 
 /// The longest head of a request, in bytes.
@@ -186,8 +186,7 @@ fn serve_all(
     events: Option<HttpEvents>,
 ) -> Result<HttpServer, Mistake> {
     let wrong = |error: io::Error| refused(address, &error);
-    let found = listening_addresses(address)?;
-    let listener: TcpListener = listen_at_first(&found, listen::Options::default()).map_err(wrong)?.into();
+    let listener: TcpListener = listen(address)?.into();
     let bound = listener.local_addr().map_err(wrong)?;
     let runtime = Builder::new_current_thread()
         .enable_all()

@@ -158,7 +158,7 @@ fn listen_at_port(address: &Address, options: Options) -> Result<TcpListener, Mi
 }
 
 /// The addresses of a name to listen at.
-pub(crate) fn listening_addresses(address: &Address) -> Result<Vec<SocketAddr>, Mistake> {
+fn listening_addresses(address: &Address) -> Result<Vec<SocketAddr>, Mistake> {
     crate::resolve(address).map_err(|why| {
         let example = format!("127.0.0.1:{}", address.port);
         Mistake { hint: address.listening_hint(&example), ..why }
@@ -168,7 +168,7 @@ pub(crate) fn listening_addresses(address: &Address) -> Result<Vec<SocketAddr>, 
 /// Listens at the first of these addresses of one name that this machine has, unless the port is
 /// taken at any of them: clients that use the name would reach one process or the other, as each of
 /// them tries the addresses.
-pub(crate) fn listen_at_first(found: &[SocketAddr], options: Options) -> io::Result<Socket> {
+fn listen_at_first(found: &[SocketAddr], options: Options) -> io::Result<Socket> {
     let mut first: io::Result<Socket> = Err(io::ErrorKind::AddrNotAvailable.into());
     for &candidate in found {
         match bind(Domain::for_address(candidate), &candidate.into(), options) {

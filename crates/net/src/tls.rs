@@ -20,6 +20,7 @@ use rustls::{
 };
 
 use crate::moved::Moved;
+use crate::snapshots::lock;
 use crate::stream::Stream;
 
 /// A certificate and its private key, in PEM files.
@@ -68,7 +69,7 @@ impl Acceptor {
     /// # Errors
     /// Names the file and what is wrong with it; what was read before goes on.
     pub fn reload(&self) -> Result<Option<String>, Mistake> {
-        let _alone = self.0.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = lock(&self.0.reloading);
         let config = server_config(&self.0.identity, self.0.clients.as_deref())?;
         *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(outdated(&self.0.identity.certificate))

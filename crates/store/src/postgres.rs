@@ -403,10 +403,8 @@ impl Reconnecting for Owned {
         if epoch != self.epoch || (!self.shard.is_whole() && !members::join(&mut client, self.shard.of)?) {
             return Err(StoreError::Deposed);
         }
-        if !self.client.is_closed() {
-            // One that stands would stand in the way.
-            let _ = self.client.unlock_all();
-        }
+        // One that stands would stand in the way; one that has ended has none.
+        let _ = self.client.unlock_all();
         if !own(&mut client, self.shard)? {
             // The session before has not noticed its end yet: it shall not do anything any more.
             client.execute(

@@ -43,13 +43,18 @@ impl Address {
         self.host.parse::<IpAddr>().is_ok()
     }
 
+    /// Whether its host must be looked up.
+    pub fn is_name(&self) -> bool {
+        self.file().is_none() && !self.is_number()
+    }
+
     /// What would do where nothing can listen at it: a name alone needs a name service, which an
     /// address in numbers, such as `example`, does not.
     pub fn listening_hint(&self, example: &str) -> String {
-        if self.file().is_some() || self.is_number() {
-            "choose another address".to_owned()
-        } else {
+        if self.is_name() {
             format!("an address in numbers, such as {example}, needs no name service")
+        } else {
+            "choose another address".to_owned()
         }
     }
 

@@ -171,9 +171,8 @@ impl Service for Broker {
             self.records.keep(&row.visit, row.server, row.ready);
         }
         dialog.outbox.shrink(KEEP);
-        if dialog.stuck && dialog.outbox.len() < MOST_UNSENT && !std::mem::replace(&mut dialog.runnable, true)
-        {
-            self.runnable.push_back(id);
+        if dialog.stuck && dialog.outbox.len() < MOST_UNSENT {
+            self.make_runnable(id);
         }
     }
 

@@ -433,9 +433,6 @@ impl Queues {
                         let id = row.id;
                         self.admit(row);
                         self.heads.leaving.insert(id, self.heads.committed);
-                        if let JobState::Delayed { until, .. } = self.jobs[&id].state {
-                            self.due.insert((until, Due::Delay(id)));
-                        }
                     }
                 }
                 for (client, _) in some {
@@ -512,11 +509,6 @@ impl Queues {
                 read(tube.line_mut(to), &keys, end, fetched_count, |(priority, id)| (priority as u32, id))
             }
             StoredQueue::Delayed(_) => {
-                for (_, id) in &keys {
-                    if let JobState::Delayed { until, .. } = self.jobs[id].state {
-                        self.due.insert((until, Due::Delay(*id)));
-                    }
-                }
                 read(&mut tube.delayed, &keys, end, fetched_count, |(due, id)| (Nanos(due), id))
             }
             _ => read(&mut tube.buried, &keys, end, fetched_count, |place| place),
@@ -590,6 +582,9 @@ impl Queues {
         let (id, job) = (row.id, row.into_job(tube, state));
         self.used += job.cost();
         self.jobs.insert(id, job);
+        if let JobState::Delayed { until, .. } = state {
+            self.due.insert((until, Due::Delay(id)));
+        }
         if matches!(state, JobState::Ready | JobState::Delayed { .. }) {
             self.watch_expiry(id);
         }

@@ -21,7 +21,8 @@ impl Queues {
             self.is_worker(client);
         }
         let mut taken = Vec::new();
-        if self.deadline_is_soon(client, now) && !self.holds_any(client) {
+        let soon = self.deadline_is_soon(client, now);
+        if soon && !self.holds_any(client) {
             return Some(ReserveResult::DeadlineSoon);
         }
         if query.how == TakeMode::Look
@@ -39,8 +40,8 @@ impl Queues {
         }
         if query.timeout == Some(Nanos::ZERO) {
             // Where all there is is paused: who only looks asks for the warning, too.
-            let soon = query.how == TakeMode::Look && self.deadline_is_soon(client, now);
-            return Some(if soon { ReserveResult::DeadlineSoon } else { ReserveResult::TimedOut });
+            let warned = soon && query.how == TakeMode::Look;
+            return Some(if warned { ReserveResult::DeadlineSoon } else { ReserveResult::TimedOut });
         }
         let until = query.timeout.map(|timeout| Stamp(now.0.saturating_add(timeout.0)));
         self.wait(client, query.how, until);

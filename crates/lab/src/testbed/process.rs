@@ -104,7 +104,6 @@ pub struct ChildProcess {
     second: LastSecond,
     said: VecDeque<String>,
     stdout: Option<Receiver<Vec<u8>>>,
-    ended: Option<ExitStatus>,
     /// Whether the system has forgotten it: its number may be another's, which gets no signal.
     reaped: bool,
     /// Goes after the process: until then it cannot be taken away.
@@ -202,7 +201,6 @@ impl ChildProcess {
             second,
             said: VecDeque::new(),
             stdout: Some(kept),
-            ended: None,
             reaped: false,
             cap: None,
             agent,
@@ -259,11 +257,11 @@ impl ChildProcess {
 
     /// Whether it has ended. What it has left in its group is killed when that is seen.
     pub fn has_ended(&mut self) -> bool {
-        if self.ended.is_none() && !self.reaped && !matches!(self.child.try_wait(), Ok(None)) {
+        if !self.reaped && !matches!(self.child.try_wait(), Ok(None)) {
             self.kill_group();
             self.reaped = true;
         }
-        self.ended.is_some() || self.reaped
+        self.reaped
     }
 
     /// Its name in messages.
@@ -405,7 +403,6 @@ impl ChildProcess {
         if let Some(agent) = &self.agent {
             let _ = agent.send(protocol::END.to_owned());
         } else if let Some(pid) = pid(self.child.id())
-            && self.ended.is_none()
             && !self.reaped
         {
             let _ = kill_process(pid, Signal::TERM);
@@ -460,7 +457,6 @@ impl ChildProcess {
     }
 
     fn collect(&mut self, status: ExitStatus) -> Result<StationEnd, StationError> {
-        self.ended = Some(status);
         // With the program its output ends, unless a child that it has left holds it: that one is
         // killed, and where it is of another group its end is not waited for.
         let stdout = self.stdout.take().map_or(Ok(Vec::new()), |whole| {
@@ -468,6 +464,7 @@ impl ChildProcess {
             self.kill_group();
             first.or_else(|_| whole.recv_timeout(LAST_WORD))
         });
+        self.reaped = true;
         // An agent's last line says what was spent.
         self.read_remaining_lines();
         if stdout == Err(RecvTimeoutError::Timeout) {
@@ -543,7 +540,7 @@ impl ChildProcess {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        if self.ended.is_none() {
+        if !self.reaped {
             self.kill();
         }
     }

@@ -456,7 +456,7 @@ impl<'a> TrialRun<'a> {
         let threads = |process: &u32| seen.threads.get(process).map_or(&[][..], Vec::as_slice);
         let delivered = |one: &LimitedStation| {
             let LimitedStation { name, process, share, throttled } = one;
-            DeliveredShare::of(name, *share, throttled.held, threads(process), seen.watch.seconds)
+            DeliveredShare::of(name, *share, throttled.held, threads(process), seen.seconds)
         };
         let shares: Vec<DeliveredShare> = limited.iter().map(delivered).collect();
         if !shares.is_empty() {

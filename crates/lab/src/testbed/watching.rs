@@ -55,8 +55,8 @@ pub(super) struct WatchedMachine {
 
 /// What was seen on all machines.
 pub(super) struct Observed {
-    /// All of them together.
-    pub(super) watch: Watch,
+    /// How long they were looked at.
+    pub(super) seconds: Seconds,
     /// Each of them.
     pub(super) machines: Vec<Watch>,
     /// Why the figures may be others' doing.
@@ -138,8 +138,8 @@ impl Unkept {
                     seen.spent().into_iter().map(|one| (("here".to_owned(), one.process), one.seconds));
                 let watch = seen.watch();
                 let threads = seen.threads_of_processes();
-                let (disturbed, machines) = (watch.disturbed(), vec![watch.clone()]);
-                Ok(Observed { disturbed, watch, machines, spent: spent.collect(), threads })
+                let (seconds, disturbed) = (watch.seconds, watch.disturbed());
+                Ok(Observed { seconds, machines: vec![watch], disturbed, spent: spent.collect(), threads })
             }
             Self::There(machines) => {
                 let (mut seen, mut spent) = (Vec::<SeenMachine>::new(), BTreeMap::new());
@@ -171,7 +171,7 @@ impl Unkept {
                     .collect();
                 let disturbed = (!why.is_empty()).then(|| why.join("; "));
                 let machines = watches.into_iter().map(|(_, watch)| watch).collect();
-                Ok(Observed { disturbed, watch, machines, spent, threads: BTreeMap::new() })
+                Ok(Observed { seconds: watch.seconds, machines, disturbed, spent, threads: BTreeMap::new() })
             }
         }
     }

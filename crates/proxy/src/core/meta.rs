@@ -327,14 +327,13 @@ fn refusal(
     rewriting: Option<&Route>,
     spec: &PoolSpec,
 ) -> Option<&'static [u8]> {
-    let fits = |route: &Route| meta::fits_encoded(key.len() - route.stripped() + route.add.len());
-    if request.base64 && !rewriting.is_none_or(fits) {
+    let misfits = |route: &Route| !meta::fits_encoded(key.len() - route.stripped() + route.add.len());
+    if request.base64 && rewriting.is_some_and(misfits) {
         return Some(DOES_NOT_FIT);
     }
     let cut = request.command == MetaCommand::Set && (spec.ttl_cap.is_some() || spec.gutter.is_some());
     // With a flag too many a server takes the value for the next command.
-    let has_room = !cut || meta::has_room_for_lifetime(request);
-    if !has_room || request.flags.length() > LONGEST_FLAGS {
+    if cut && !meta::has_room_for_lifetime(request) || request.flags.length() > LONGEST_FLAGS {
         return Some(request::TOO_MANY_FLAGS);
     }
     (request.command == MetaCommand::Debug && key.contains(&b'\n')).then_some(NOT_SHOWN)

@@ -81,8 +81,7 @@ impl World {
     }
 
     fn replicated(servers: usize, multi_get: MultiGet, settings: CoreSettings) -> Self {
-        let names = (0..servers).map(|server| format!("server-{server}:1")).collect();
-        Self::before(Topology::replicated(names, multi_get), settings)
+        Self::before(Topology::replicated(names(servers), multi_get), settings)
     }
 
     fn before(topology: Topology, settings: CoreSettings) -> Self {
@@ -193,6 +192,24 @@ impl World {
     fn row(&self, place: usize) -> (Visit, Vec<ServerVisit>) {
         self.rows.lock().unwrap()[place].clone()
     }
+}
+
+/// Keys are placed by their remainder: `a`, `d`, `g` at one server, and so on, which server only
+/// the placement knows.
+fn placed(name: &str, servers: Vec<usize>, copies: usize) -> PoolSpec {
+    let members: Vec<_> =
+        (0..servers.len()).map(|place| Member { name: format!("m{place}"), weight: 1 }).collect();
+    let placement = Placement::new(KeyDistribution::Modulo, KeyHash::Md5, None, &members).unwrap();
+    PoolSpec { placement: Some(placement), copies, ..PoolSpec::of(name, servers) }
+}
+
+fn names(servers: usize) -> Vec<String> {
+    (0..servers).map(|server| format!("server-{server}:1")).collect()
+}
+
+fn one_pool(spec: PoolSpec) -> World {
+    let servers = names(spec.servers.len());
+    World::before(Topology { servers, pools: vec![spec], routes: Vec::new() }, settings())
 }
 
 /// The calibration: what the test's clock said when a byte moved is exactly what the stamps say.
@@ -789,13 +806,12 @@ proptest! {
             readers,
             ..PoolSpec::of("main", (0..servers).collect())
         };
-        let names = (0..servers).map(|server| format!("server-{server}:1")).collect();
         // A read that is tried again, or waits for a reader, may see a write that its client sent
         // behind it.
         let pipeline = if besides.0 || besides.1 || readers.is_some() { 1 } else { 3 };
         // Keys of the first client go through a route that renames them.
         let routes = if besides.3 { vec![Route { prefix: b"0-".to_vec(), pool: 0, strip: true, add: b"z".to_vec() }] } else { vec![] };
-        let topology = Topology { servers: names, pools: vec![spec.clone()], routes };
+        let topology = Topology { servers: names(servers), pools: vec![spec.clone()], routes };
         let mut world = World::before(topology, CoreSettings { workers, queue, pipeline, ..settings() });
         let mut stores: Vec<Memory> = (0..servers).map(|_| Memory::default()).collect();
         let mut answers: Vec<Vec<u8>> = vec![Vec::new(); servers];
@@ -916,8 +932,7 @@ proptest! {
             readers,
             ..PoolSpec::of("main", vec![0, 1, 2])
         };
-        let servers = (0..3).map(|server| format!("server-{server}:1")).collect();
-        let topology = Topology { servers, pools: vec![spec], routes: Vec::new() };
+        let topology = Topology { servers: names(3), pools: vec![spec], routes: Vec::new() };
         let mut world = World::before(topology, CoreSettings { workers, ..settings() });
         let client = world.client();
         let mut sent = 0;

@@ -527,8 +527,7 @@ fn draw_body(
     let heading = if rows == 0 { 0 } else { heading };
     let room = usize::from(area.height - heading);
     let notes = note_lines(&body.notes, rows > 0, area.width);
-    let all = rows + notes.len();
-    let last = all.saturating_sub(room);
+    let last = (rows + notes.len()).saturating_sub(room);
     view.scroll = view.scroll.min(last);
     let shown = rows.saturating_sub(view.scroll).min(room) as u16;
     if heading + shown > 0 {
@@ -542,7 +541,7 @@ fn draw_body(
         // The last line says that there is more.
         let line = Rect { y: area.bottom() - 1, height: 1, ..area };
         Clear.render(line, buffer);
-        let more = all - view.scroll - room + 1;
+        let more = last - view.scroll + 1;
         Line::styled(format!("↓ {more} more"), Tone::Faint.style(view.color)).render(line, buffer);
     }
     let shows = |index: usize| columns.iter().any(|column| column.index == index);

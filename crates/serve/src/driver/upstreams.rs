@@ -139,6 +139,17 @@ impl ServerConnection {
         self.failed_attempts += 1;
         self.failed_attempts >= self.addresses.len()
     }
+
+    /// It is not wanted any more.
+    fn retire(&mut self) {
+        self.conn = None;
+        self.inbox.clear();
+        self.inbox.shrink(0);
+        self.state = ConnectionState::Retired;
+        self.failed_attempts = 0;
+        self.reported_up = false;
+        self.reported_down = false;
+    }
 }
 
 /// How servers are connected to.
@@ -512,12 +523,7 @@ impl ServerConnections {
                 self.keep(service, lane, now);
                 continue;
             }
-            let link = &mut self.links[lane];
-            link.conn = None;
-            link.inbox.clear();
-            link.inbox.shrink(0);
-            link.state = ConnectionState::Retired;
-            (link.reported_up, link.failed_attempts) = (false, 0);
+            self.links[lane].retire();
             service.server_closed(lane);
         }
     }
@@ -536,13 +542,7 @@ impl ServerConnections {
             ConnectionState::Retired => return,
             ConnectionState::Waiting(_) | ConnectionState::Connecting(_) => {}
         }
-        link.conn = None;
-        link.inbox.clear();
-        link.inbox.shrink(0);
-        link.state = ConnectionState::Retired;
-        link.failed_attempts = 0;
-        link.reported_up = false;
-        link.reported_down = false;
+        link.retire();
     }
 
     pub(crate) fn write_server(&mut self, service: &mut impl Upstreams, slice: &mut Slice, server: usize) {

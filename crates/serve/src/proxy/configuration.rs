@@ -258,7 +258,7 @@ impl NameService {
     /// service is silent. What it returns says what was found.
     fn look_up(&self, config: &Config) -> impl Fn(&Address) -> Result<Vec<SocketAddr>, Mistake> {
         let mut names = config.addresses();
-        names.retain(|address| is_name(address) && address.service().is_none());
+        names.retain(|address| address.is_name() && address.service().is_none());
         let threads = names.len().min(LOOKUPS);
         let (names, found) = (Mutex::new(names), Mutex::new(HashMap::new()));
         let next = || lock(&names).pop();
@@ -614,12 +614,7 @@ fn with_known_names(
 /// Whether any server has a name that must be looked up.
 fn has_names(written: &Config) -> bool {
     let mut pools = std::iter::once(&written.main).chain(written.pools.values());
-    pools.any(|pool| pool.servers.iter().any(|server| is_name(&server.address)))
-}
-
-/// Whether an address must be looked up.
-fn is_name(address: &Address) -> bool {
-    address.file().is_none() && !address.is_number()
+    pools.any(|pool| pool.servers.iter().any(|server| server.address.is_name()))
 }
 
 #[cfg(test)]

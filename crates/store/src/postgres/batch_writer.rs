@@ -203,10 +203,8 @@ impl Reconnecting for BatchWriter {
     }
 
     fn mend(&mut self) -> Result<(), StoreError> {
-        if !self.client.is_closed() {
-            // One that stands would stand in the way.
-            let _ = self.client.unlock_all();
-        }
+        // One that stands would stand in the way; one that has ended has none.
+        let _ = self.client.unlock_all();
         let next = Self::with_lock(self.place.clone(), self.epoch, self.shard, self.lock)?;
         *self = Self { follows: true, ..next };
         Ok(())

@@ -28,7 +28,7 @@ use tokio_postgres::{Error, Row, Statement};
 use super::SETTINGS;
 use super::failure::words;
 use super::low_water::{LowWaterMarks, TubeParts};
-use super::place::{Database, MARK, StoreError, is_fatal};
+use super::place::{Database, MARK, StoreError, is_fatal, only_reads};
 use super::rows::at_most;
 use super::schema::SchemaClient;
 use krarup_broker::database::{
@@ -372,7 +372,7 @@ impl DatabaseSession {
             "53" | "58" => RefusedUntil::Room,
             "40" | "55" | "57" => RefusedUntil::TryLater,
             "0A" | "3F" | "42" | "XX" => RefusedUntil::Repaired,
-            _ if code == "25006" => RefusedUntil::Writes,
+            _ if only_reads(error) => RefusedUntil::Writes,
             _ => RefusedUntil::Never,
         };
         Trouble::Refused { why: words(error), until }

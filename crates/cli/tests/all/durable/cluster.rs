@@ -295,11 +295,18 @@ impl Cluster {
     /// Whether a session of a broker that began after then waits at its commit, those of sweeps
     /// aside.
     pub(crate) fn new_session_waits(&self, database: &str, then: &str) -> bool {
-        let waiting = format!(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'krarup broker' AND datname = '{database}' \
-             AND wait_event = 'SyncRep' AND query NOT LIKE '%sweep%' AND backend_start > '{then}'"
+        let waits =
+            format!("wait_event = 'SyncRep' AND query NOT LIKE '%sweep%' AND backend_start > '{then}'");
+        self.has_session(database, &waits)
+    }
+
+    /// Whether brokers have a session in a database of which this is so.
+    pub(crate) fn has_session(&self, database: &str, condition: &str) -> bool {
+        let statement = format!(
+            "SELECT count(*) FROM pg_stat_activity \
+             WHERE application_name = 'krarup broker' AND datname = '{database}' AND ({condition})"
         );
-        self.sql("postgres", &waiting) != "0"
+        self.sql("postgres", &statement) != "0"
     }
 
     /// A pgbouncer before this cluster, in this mode, and how a database is reached through it;
@@ -348,11 +355,8 @@ impl Cluster {
     pub(crate) fn end_sessions(&self, database: &str) {
         let before = self.sql(database, "SELECT clock_timestamp()");
         self.cut(database, "true");
-        let left = format!(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'krarup broker' AND datname = '{database}' \
-             AND backend_start < '{before}'"
-        );
-        until("they have ended", || self.sql(database, &left) == "0");
+        let left = format!("backend_start < '{before}'");
+        until("they have ended", || !self.has_session(database, &left));
     }
 }
 

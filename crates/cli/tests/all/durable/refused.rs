@@ -87,8 +87,8 @@ pub(crate) fn a_broker_that_comes_back_to_a_database_that_only_reads_answers_put
     // nothing can be written.
     cluster.commits_wait(&name, true);
     first.send(PUT.as_bytes()).unwrap();
-    let at_commit = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'SyncRep' AND query LIKE '%krarup.message%'";
-    until("it is at its commit", || cluster.sql(&name, at_commit) != "0");
+    let at_commit = "wait_event = 'SyncRep' AND query LIKE '%krarup.message%'";
+    until("it is at its commit", || cluster.has_session(&name, at_commit));
     let then = cluster.sql(&name, "SELECT clock_timestamp()");
     begin_to_read_only(cluster, &name);
     cluster.cut(&name, "true");
@@ -118,9 +118,7 @@ pub(crate) fn a_message_of_the_outbox_is_found_where_its_batch_cannot_be_written
     let mut peer = broker.connect();
     cluster.commits_wait(name, true);
     cluster.sql(name, "SET synchronous_commit = local; SELECT krarup.put('default', 'x')");
-    let at_commit = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
-                     AND application_name = 'krarup broker' AND wait_event = 'SyncRep'";
-    until("it is at its commit", || cluster.sql(name, at_commit) != "0");
+    until("it is at its commit", || cluster.has_session(name, "wait_event = 'SyncRep'"));
     begin_to_read_only(cluster, name);
     cluster.cut(name, "true");
     cluster.commits_wait(name, false);

@@ -458,9 +458,7 @@ pub(crate) fn a_broker_that_is_asked_to_stop_twice_hurries(cluster: &Cluster) {
     put(&mut peer, 0, 1);
     cluster.commits_wait(name, true);
     peer.send(b"put-in-tube s0 1 0 60 1\r\nx\r\n").unwrap();
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'krarup broker' \
-                 AND datname = current_database() AND wait_event = 'SyncRep'";
-    until("the put waits for its commit", || cluster.sql(name, waits) != "0");
+    until("the put waits for its commit", || cluster.has_session(name, "wait_event = 'SyncRep'"));
     broker.interrupt();
     broker.says_text("stopping");
     until("they are not ready any more", || asked(admin, "GET", "/ready").starts_with("HTTP/1.1 503"));

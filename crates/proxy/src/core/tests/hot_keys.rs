@@ -5,12 +5,6 @@ use crate::live::KeyState;
 use crate::stats;
 use krarup_model::hot_keys::{HotKey, HotKeys, PoolHotKeys};
 
-fn sampled(spec: PoolSpec) -> World {
-    let servers = (0..spec.servers.len()).map(|server| format!("server-{server}:1")).collect();
-    let topology = Topology { servers, pools: vec![spec], routes: Vec::new() };
-    World::before(topology, settings())
-}
-
 fn hottest(world: &World) -> HotKeys {
     KeyState::of(&world.core, world.now).hottest()
 }
@@ -28,7 +22,7 @@ fn named<'a>(keys: &'a [HotKey], name: &str) -> &'a HotKey {
 /// A millisecond each: `slow` occupies its server for 300 µs, `quick` for 100 µs.
 #[test]
 fn a_key_has_the_time_for_which_its_server_was_occupied() {
-    let mut world = sampled(PoolSpec::of("main", vec![0]));
+    let mut world = one_pool(PoolSpec::of("main", vec![0]));
     let client = world.client();
     for number in 0..4_000_u64 {
         let (key, time) = if number % 2 == 0 { ("slow", 300_000) } else { ("quick", 100_000) };
@@ -51,7 +45,7 @@ fn a_key_has_the_time_for_which_its_server_was_occupied() {
 /// Requests that wait behind others count for what they take, not for their wait.
 #[test]
 fn the_wait_behind_other_keys_is_not_counted() {
-    let mut world = sampled(PoolSpec::of("main", vec![0]));
+    let mut world = one_pool(PoolSpec::of("main", vec![0]));
     let client = world.client();
     for number in 0..4_000_u64 {
         let begin = 1_000_000_000 + number * 1_000_000;
@@ -72,7 +66,7 @@ fn the_keys_of_one_request_divide_its_time() {
         PoolSpec { multi_get: MultiGet::Sharded, ..PoolSpec::of("main", vec![0, 1, 2]) },
         PoolSpec { fall_back_on_miss: true, ..PoolSpec::of("main", vec![0]) },
     ] {
-        let mut world = sampled(spec);
+        let mut world = one_pool(spec);
         let client = world.client();
         for number in 0..3_000_u64 {
             let begin = 1_000_000_000 + number * 1_000_000;
@@ -96,7 +90,7 @@ fn the_keys_of_one_request_divide_its_time() {
 
 #[test]
 fn a_write_without_a_reply_has_its_time_and_its_bytes() {
-    let mut world = sampled(PoolSpec::of("main", vec![0]));
+    let mut world = one_pool(PoolSpec::of("main", vec![0]));
     let client = world.client();
     for number in 0..1_000_u64 {
         let begin = 1_000_000_000 + number * 1_000_000;
@@ -114,7 +108,7 @@ fn a_write_without_a_reply_has_its_time_and_its_bytes() {
 #[test]
 fn loops_together_tell_what_each_has_sampled() {
     let spec = || PoolSpec { coalesce: true, reads: Reads::Primary, ..PoolSpec::of("main", vec![0, 1]) };
-    let mut loops: Vec<World> = (0..2).map(|_| sampled(PoolSpec { copies: 1, ..spec() })).collect();
+    let mut loops: Vec<World> = (0..2).map(|_| one_pool(PoolSpec { copies: 1, ..spec() })).collect();
     for (place, world) in loops.iter_mut().enumerate() {
         let client = world.client();
         for number in 0..1_000_u64 {
@@ -146,7 +140,7 @@ fn loops_together_tell_what_each_has_sampled() {
 fn coalesced(coalesce: bool, offered: f64) -> (f64, PoolHotKeys) {
     const TIME: u64 = 200_000;
     const READS: u64 = 6_000;
-    let mut world = sampled(PoolSpec { coalesce, ..PoolSpec::of("main", vec![0]) });
+    let mut world = one_pool(PoolSpec { coalesce, ..PoolSpec::of("main", vec![0]) });
     let client = world.client();
     let (mut bits, mut next) = (9_u64, 1_000_000_000_u64);
     let mut due: VecDeque<u64> = VecDeque::new();

@@ -8,10 +8,10 @@ const SECOND: u64 = 1_000_000_000;
 
 /// One pool of so many servers, each of which has all keys, and a pool of one more, its shadow.
 fn world(servers: usize, main: PoolSpec) -> World {
-    let names = (0..=servers).map(|server| format!("server-{server}:1")).collect();
     let main = PoolSpec { shadow: Some(Shadow { pool: 1, share: 1.0 }), ..main };
     let pools = vec![main, PoolSpec::of("shadow", vec![servers])];
-    let mut world = World::before(Topology { servers: names, pools, routes: Vec::new() }, settings());
+    let topology = Topology { servers: names(servers + 1), pools, routes: Vec::new() };
+    let mut world = World::before(topology, settings());
     world.core.keep_live();
     world
 }

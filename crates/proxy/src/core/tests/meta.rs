@@ -160,11 +160,7 @@ fn a_set_at_fault_costs_no_client_a_connection() {
 
 #[test]
 fn a_key_in_base64_is_kept_where_its_name_is() {
-    let members: Vec<_> = (0..3).map(|place| Member { name: format!("m{place}"), weight: 1 }).collect();
-    let placement = Placement::new(KeyDistribution::Modulo, KeyHash::Md5, None, &members).unwrap();
-    let spec = PoolSpec { placement: Some(placement), copies: 1, ..PoolSpec::of("main", vec![0, 1, 2]) };
-    let servers = (0..3).map(|server| format!("server-{server}:1")).collect();
-    let mut world = World::before(Topology { servers, pools: vec![spec], routes: Vec::new() }, settings());
+    let mut world = one_pool(placed("main", vec![0, 1, 2], 1));
     let client = world.client();
     for (name, key) in [("foo", "Zm9v"), ("a", "YQ=="), ("bar", "YmFy"), ("k", "aw=="), ("f", "Zg==")] {
         world.send(client, format!("get {name}\r\nmg {key} b\r\n"));
@@ -208,17 +204,14 @@ fn an_answer_of_another_kind_closes_the_connection_and_reaches_no_client() {
 
 /// One pool with second looks: two holders of everything, the first preferred.
 fn second_looks(change: impl FnOnce(PoolSpec) -> PoolSpec) -> World {
-    let spec = PoolSpec { reads: Reads::Primary, ..PoolSpec::of("main", vec![0, 1]) };
-    let servers = (0..2).map(|server| format!("server-{server}:1")).collect();
-    World::before(Topology { servers, pools: vec![change(spec)], routes: Vec::new() }, settings())
+    one_pool(change(PoolSpec { reads: Reads::Primary, ..PoolSpec::of("main", vec![0, 1]) }))
 }
 
 /// A pool of the servers 0 and 1, and another of server 2.
 fn two_pools(change: impl FnOnce(PoolSpec) -> PoolSpec) -> World {
     let first = change(PoolSpec { reads: Reads::Primary, ..PoolSpec::of("main", vec![0, 1]) });
-    let servers = (0..3).map(|server| format!("server-{server}:1")).collect();
     let pools = vec![first, PoolSpec::of("other", vec![2])];
-    World::before(Topology { servers, pools, routes: Vec::new() }, settings())
+    World::before(Topology { servers: names(3), pools, routes: Vec::new() }, settings())
 }
 
 #[test]
@@ -397,10 +390,10 @@ fn a_read_with_the_longest_flags_is_asked_in_its_own_words() {
     assert_eq!(world.replied(client), format!("{refused}{refused}MN\r\n"));
 }
 
-/// One pool of one server.
-fn one_server(spec: PoolSpec, routes: Vec<Route>) -> World {
-    let servers = vec!["server-0:1".to_owned()];
-    World::before(Topology { servers, pools: vec![spec], routes }, settings())
+/// One pool of one server, and a route to it.
+fn routed(route: Route) -> World {
+    let pools = vec![PoolSpec::of("main", vec![0])];
+    World::before(Topology { servers: names(1), pools, routes: vec![route] }, settings())
 }
 
 /// A server shows the key of what `mg` itself has stored by its bytes, and these were taken for
@@ -408,7 +401,7 @@ fn one_server(spec: PoolSpec, routes: Vec<Route>) -> World {
 #[test]
 fn a_key_with_a_blank_or_a_line_feed_is_shown_in_base64_and_no_server_is_asked_for_it() {
     for coalesce in [false, true] {
-        let mut world = one_server(PoolSpec { coalesce, ..PoolSpec::of("main", vec![0]) }, Vec::new());
+        let mut world = one_pool(PoolSpec { coalesce, ..PoolSpec::of("main", vec![0]) });
         let client = world.client();
         for key in ["YSBj", "YQpj"] {
             for (asked, sent, answer, reply) in [
@@ -436,7 +429,7 @@ fn a_key_with_a_blank_or_a_line_feed_is_shown_in_base64_and_no_server_is_asked_f
     }
     // Where a route changes it, the client is shown its own.
     let route = Route { prefix: b"a".to_vec(), pool: 0, strip: false, add: b"z".to_vec() };
-    let mut world = one_server(PoolSpec::of("main", vec![0]), vec![route]);
+    let mut world = routed(route);
     let client = world.client();
     world.send(client, "mg YSBj b v k\r\nms YSBj 1 b k\r\nx\r\nme YSBj b\r\n");
     assert_eq!(world.asked(0), "mg emEgYw== b v\r\nms emEgYw== 1 b k\r\nx\r\nme emEgYw== b\r\n");
@@ -448,7 +441,7 @@ fn a_key_with_a_blank_or_a_line_feed_is_shown_in_base64_and_no_server_is_asked_f
 #[test]
 fn a_key_that_is_no_base64_is_for_its_server_to_refuse_also_behind_a_route() {
     let route = Route { prefix: b"user:".to_vec(), pool: 0, strip: true, add: Vec::new() };
-    let mut world = one_server(PoolSpec::of("main", vec![0]), vec![route]);
+    let mut world = routed(route);
     let client = world.client();
     world.send(client, "md user:7 b\r\nmd dXNlcjo3 b\r\n");
     assert_eq!(world.asked(0), "md user:7 b\r\nmd Nw== b\r\n");

@@ -3,27 +3,8 @@
 use super::*;
 use crate::ids::{PoolId, ServerId};
 use crate::keys::MOST_PARTS;
-use crate::placement::{KeyDistribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
 use krarup_service::ConnectionLoss;
-
-/// Keys are placed by their remainder: `a`, `d`, `g` at one server, and so on, which server only
-/// the placement knows.
-fn placed(name: &str, servers: Vec<usize>, copies: usize) -> PoolSpec {
-    let members: Vec<_> =
-        (0..servers.len()).map(|place| Member { name: format!("m{place}"), weight: 1 }).collect();
-    let placement = Placement::new(KeyDistribution::Modulo, KeyHash::Md5, None, &members).unwrap();
-    PoolSpec { placement: Some(placement), copies, ..PoolSpec::of(name, servers) }
-}
-
-fn names(servers: usize) -> Vec<String> {
-    (0..servers).map(|server| format!("server-{server}:1")).collect()
-}
-
-fn one_pool(spec: PoolSpec) -> World {
-    let servers = names(spec.servers.len());
-    World::before(Topology { servers, pools: vec![spec], routes: Vec::new() }, settings())
-}
 
 /// The first key, of those that are counted up, whose holders are these.
 fn key_at(world: &mut World, holders: &[usize]) -> String {

@@ -101,7 +101,7 @@ proptest! {
         let mut numbers = drawn.into_iter();
         let numbers = &mut numbers;
         let topology = |pool: PoolSpec| Topology {
-            servers: (0..3).map(|server| format!("server-{server}:1")).collect(),
+            servers: names(3),
             pools: vec![pool, PoolSpec::of("shadow", vec![2])],
             routes: Vec::new(),
         };
@@ -238,7 +238,7 @@ fn draw_topology(numbers: &mut impl Iterator<Item = u32>) -> Topology {
     let mut pools = Vec::new();
     for (number, name) in names.iter().enumerate() {
         let mut own = Vec::new();
-        for server in draw_some(numbers, (0..SERVERS).map(|server| format!("server-{server}:1")).collect()) {
+        for server in draw_some(numbers, super::names(SERVERS)) {
             own.push(servers.iter().position(|other| *other == server).unwrap_or(servers.len()));
             if own.last() == Some(&servers.len()) {
                 servers.push(server);
@@ -531,8 +531,7 @@ proptest! {
             stage.check()?;
         }
         stage.settle()?;
-        let all: Vec<String> = (0..SERVERS).map(|server| format!("server-{server}:1")).collect();
-        stage.reconfigure(CoreSettings { eject_after: None, ..settings() }, Topology::replicated(all, MultiGet::Whole), true);
+        stage.reconfigure(CoreSettings { eject_after: None, ..settings() }, Topology::replicated(names(SERVERS), MultiGet::Whole), true);
         stage.pass(Nanos::from_secs(3_600));
         stage.settle()?;
         for who in 0..3 {

@@ -171,8 +171,7 @@ impl OwnerConnection {
             self.send(front, shard, &asked)?;
             for id in some {
                 let answer = self.answer(front, shard, None)?;
-                let reserved = |reply: Reply<'_>| reply.pairs().any(|pair| pair == ("state", "reserved"));
-                if !read(&answer).is_some_and(reserved) {
+                if !says(&answer, ("state", "reserved")) {
                     self.held.remove(id);
                 }
             }
@@ -257,7 +256,12 @@ pub(super) fn read(answer: &[u8]) -> Option<Reply<'_>> {
     }
 }
 
-/// The same by memcached's protocol.
+/// Whether this line is in what an owner has answered.
+pub(super) fn says(answer: &[u8], line: (&str, &str)) -> bool {
+    read(answer).is_some_and(|reply| reply.pairs().any(|pair| pair == line))
+}
+
+/// The length of an answer of memcached's protocol, if it is whole.
 fn memcached_length(bytes: &[u8]) -> Option<usize> {
     let mut end = 0;
     loop {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use krarup_beanstalk::{Reply, ReplyWord, Request, Verb, write};
 use krarup_units::Nanos;
 
-use super::owner_connection::{ASKED_AT_ONCE, LOOK, MOVED, Woken, read, wait};
+use super::owner_connection::{ASKED_AT_ONCE, LOOK, MOVED, Woken, read, says, wait};
 use super::retry::{Attempt, Retry};
 use super::serving::End;
 use super::session::BeanstalkSession;
@@ -162,19 +162,20 @@ impl BeanstalkSession<'_> {
 
     /// Whether a lease of a message of this shard ends within a second, as its owner says of each.
     fn ends_soon(&mut self, shard: u32) -> Result<bool, End> {
-        let mut answers = Vec::new();
         for some in self.held_of(shard).chunks(ASKED_AT_ONCE) {
             let mut asked = vec![Vec::new(); some.len()];
             for (line, id) in asked.iter_mut().zip(some) {
                 write::request(line, &Request::StatsJob(*id));
             }
             let lines: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
-            let mut of_some = Vec::new();
+            let mut answers = Vec::new();
             // Where the owner is lost meanwhile, the next look finds out.
-            self.try_once(shard, &lines, &mut of_some, true, false)?;
-            answers.append(&mut of_some);
+            self.try_once(shard, &lines, &mut answers, true, false)?;
+            if answers.iter().any(|answer| is_nearly_over(answer)) {
+                return Ok(true);
+            }
         }
-        Ok(answers.iter().any(|answer| is_nearly_over(answer)))
+        Ok(false)
     }
 
     /// Sees to it that the owner of each shard is asked to tell when there is something.
@@ -363,8 +364,7 @@ fn line(how: TakeMode, most: Option<u32>, timeout: Nanos) -> Vec<u8> {
 
 /// Whether what `stats-job` answers is of a lease in its last second.
 fn is_nearly_over(answer: &[u8]) -> bool {
-    let says = |reply: Reply<'_>, line| reply.pairs().any(|pair| pair == line);
-    read(answer).is_some_and(|reply| says(reply, ("state", "reserved")) && says(reply, ("time-left", "0")))
+    says(answer, ("state", "reserved")) && says(answer, ("time-left", "0"))
 }
 
 /// The priority and the number of a message that is ready.
