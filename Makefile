@@ -89,6 +89,7 @@ packages: deb static-archive wheel image ## what follows, in target/packages, wi
 
 deb: release ## krarup_VERSION_ARCH.deb: the program, units, man pages and completions for Debian 12 and later
 	@scripts/need objdump binutils
+	@scripts/need python3 python3
 	scripts/package-deb $(BUILT) $(PACKAGES)
 
 static-archive: static ## krarup-VERSION-TARGET.tar.gz: the static program with all licences and its bill of materials (CycloneDX); its symbols apart
@@ -106,6 +107,7 @@ image: static-archive ## krarup-VERSION-image.tar, from scratch: for podman, doc
 test-packages: packages ## each of them installed and used where nothing else is: a bare Debian, one whose systemd runs, an empty root, new environments of Python, containers (root; minutes)
 	@scripts/need mmdebstrap mmdebstrap
 	@scripts/need lintian lintian
+	@scripts/need python3 python3
 	@scripts/need podman podman
 	@scripts/need runc runc
 	@scripts/need jq jq
@@ -152,8 +154,8 @@ bench: ## benchmarks; figures with their commands go to docs/journal
 bench-headroom: ## the estimator of headroom on HEADROOM_SYSTEMS (default 40) simulated systems from HEADROOM_SEED on, of HEADROOM_KINDS (default all): one line each, and a table; with HEADROOM_CHANGES=1 what it says of changes
 	$(CARGO) run --quiet --release --package krarup-model --example headroom
 
-docs: ## rewrite the pages that are generated from tables in the code
-	UPDATE=1 $(CARGO) test --workspace --quiet -- page reference published help
+docs: ## rewrite the pages that are generated from tables in the code or from results, and the golden files
+	UPDATE=1 $(CARGO) test --workspace --quiet -- page reference published help sheets_ask comparisons:: earlier_files
 
 docs-site: ## the documents as a site with search, in target/docs-site/site/index.html; links that lead nowhere are errors
 	@scripts/docs-site $(TARGET)/docs-site

@@ -134,11 +134,14 @@ class Cluster:
         script.write_text(POOL_ROUND.format(body=body))
         command = [self.programs / "pgbench", "-h", self.folder, "-U", "krarup", "-n", "-M", "prepared", "-c", str(min(clients, POOL)), "-j", "1", "-T", str(seconds), "-f", str(script), "pool"]
         before = self.cpu()
-        said = subprocess.run([str(word) for word in [*SCHEDULED, *command]], capture_output=True, text=True).stdout
+        run = subprocess.run([str(word) for word in [*SCHEDULED, *command]], capture_output=True, text=True)
+        # 2: a client gave up, and the figure is that of the others.
+        if run.returncode != 0:
+            sys.exit(f"error: pgbench ended with {run.returncode}\n{run.stderr.strip()}")
         # Its sessions are counted with the server when they are over.
         time.sleep(0.2)
         spent = self.cpu() - before
-        found = {line.split(" ")[0]: line for line in said.splitlines() if line.startswith(("tps", "number of transactions actually"))}
+        found = {line.split(" ")[0]: line for line in run.stdout.splitlines() if line.startswith(("tps", "number of transactions actually"))}
         if len(found) != 2:
             sys.exit("error: pgbench gave no figure")
         done = 3 * int(found["number"].split(": ")[1].split("/")[0])

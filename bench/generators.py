@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """CPU time per request of krarup load, memtier_benchmark and memcslap, measured side by side in one run.
 
-All put the same load on the same memcached, in turn, round after round, each with one thread where it can be told
-(memcslap has a thread per connection). CPU time is the kernel's account of the whole process at its end (wait4), start and
+Two at a time put the same load on the same memcached, in turn, round after round: memtier_benchmark and krarup load with one thread each, and
+memcslap, which has a thread per connection and sizes of its own, beside krarup load with those sizes. CPU time is the kernel's account of the whole process at its end (wait4), start and
 report included; requests are those that the generator itself says it sent. Beside it stands what the same request cost
 memcached (its own clock ticks, so to 10 ms of a run): a generator that is cheaper than memcached on each request can, on a core of its own,
 keep a memcached thread busy all the time. Last, what one clock read and one accounted request cost, as a share of that.
@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import statistics
@@ -29,6 +30,10 @@ from proxies import rotated, write_csv
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
+# Bytes of memcslap's keys and values, which cannot be set: each size between these is as likely as the others.
+MEMCSLAP_KEYS, MEMCSLAP_VALUES = "20-59", "50-4999"
+# Its tests, by SETs:GETs. It has none that mixes them.
+MEMCSLAP_TESTS = {"0:1": "get", "1:0": "set"}
 # name, connections, SETs:GETs, size of values, requests under way on each connection
 WORKLOADS = [
     ("32 B GET, 16 connections", 16, "0:1", 32, 1),
@@ -39,6 +44,9 @@ WORKLOADS = [
     ("4096 B GET, 96 connections", 96, "0:1", 4096, 1),
     ("4096 B SET, 96 connections", 96, "1:0", 4096, 1),
     ("32 B GET, 96 conn., pipeline 8", 96, "0:1", 32, 8),
+    ("50-4999 B GET, 16 connections", 16, "0:1", MEMCSLAP_VALUES, 1),
+    ("50-4999 B GET, 96 connections", 96, "0:1", MEMCSLAP_VALUES, 1),
+    ("50-4999 B SET, 96 connections", 96, "1:0", MEMCSLAP_VALUES, 1),
 ]
 KEYS = 10_000
 
@@ -57,10 +65,22 @@ def run(command):
     return usage.ru_utime + usage.ru_stime, time.monotonic() - begun, text
 
 
+def beside(workload, generators):
+    """Those that can send this workload."""
+    is_memcslap = workload[3] == MEMCSLAP_VALUES
+    return [one for one in generators if one[0] == "krarup load" or (one[0] == "memcslap") == is_memcslap]
+
+
+def sizes(workload):
+    """The flags of krarup load for the sizes of a workload."""
+    size = workload[3]
+    return ["-d", size, *(["--key-size", MEMCSLAP_KEYS] if size == MEMCSLAP_VALUES else [])]
+
+
 def krarup(binary, port, workload, seconds):
-    _, connections, ratio, size, pipeline = workload
+    _, connections, ratio, _, pipeline = workload
     cpu, _, text = run(
-        [binary, "load", "-s", f"127.0.0.1:{port}", "-c", connections, "-t", 1, "--ratio", ratio, "-d", size,
+        [binary, "load", "-s", f"127.0.0.1:{port}", "-c", connections, "-t", 1, "--ratio", ratio, *sizes(workload),
          "--pipeline", pipeline,
          "--seconds", seconds, "--keys", KEYS, "--key-prefix", "memtier-", "--json", "-"]
     )
@@ -88,14 +108,22 @@ def ticks(pid):
 
 
 def memcslap(binary, port, workload, seconds):
-    # It counts requests instead of seconds and has no size of values; it stores its keys first, which are requests too.
+    # It counts requests instead of seconds.
     _, connections, ratio, *_ = workload
-    each, loaded = 400 * seconds, 1_000
-    cpu, wall, _ = run(
-        [binary, f"--servers=127.0.0.1:{port}", f"--concurrency={connections}", f"--execute-number={each}",
-         f"--initial-load={loaded}", f"--test={'get' if ratio == '0:1' else 'set'}"]
+    each, test = 400 * seconds, MEMCSLAP_TESTS[ratio]
+    cpu, wall, said = run(
+        [binary, f"--servers=127.0.0.1:{port}", f"--concurrency={connections}", f"--execute-number={each}", f"--test={test}"]
     )
-    return cpu, connections * each + loaded, wall
+    return cpu, memcslap_requests(said, test, connections, each), wall
+
+
+def memcslap_requests(said, test, connections, each):
+    """How many requests it says were done; it ends with 0 whatever failed. Before a test of GETs it stores its keys, which are requests too."""
+    done = [int(count) for count in re.findall(r"^Time to [gs]et +(\d+) keys", said, re.MULTILINE)]
+    wanted = ([each] if test == "get" else []) + [connections * each]
+    if done != wanted:
+        sys.exit(f"error: memcslap did {done} of {wanted} requests")
+    return sum(done)
 
 
 def main():
@@ -117,6 +145,7 @@ def main():
     server = subprocess.Popen(command + (["-u", "nobody"] if os.geteuid() == 0 else []))
     generators = [("krarup load", krarup, arguments.krarup)]
     generators += [("memtier", memtier, arguments.memtier)] if arguments.memtier else []
+    generators += [("memcslap", memcslap, arguments.memcslap)] if arguments.memcslap else []
     try:
         for _ in range(500):
             try:
@@ -128,11 +157,9 @@ def main():
         cheapest = float("inf")
         table = [["", "generator", "processor (µs)", "krarup is", "requests/s"]]
         for workload in (one for one in WORKLOADS if arguments.only in one[0]):
-            here = list(generators)
-            if arguments.memcslap and workload[3:] == (32, 1):
-                here.append(("memcslap", memcslap, arguments.memcslap))
+            here = beside(workload, generators)
             run([arguments.krarup, "load", "-s", f"127.0.0.1:{port}", "--populate-only", "--keys", KEYS,
-                 "--key-prefix", "memtier-", "-d", workload[3]])
+                 "--key-prefix", "memtier-", *sizes(workload)])
             costs, theirs, busy, rates = ({name: [] for name, _, _ in here} for _ in range(4))
             for turn in range(arguments.rounds):
                 for name, generator, binary in rotated(here, turn):

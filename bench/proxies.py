@@ -384,8 +384,8 @@ def names_of_sides(name, count, options, loops):
     takes_tls, has_idle, one = "TLS" in name, "idle" in name, count == 1
     able = {
         "krarup": True,
-        # It has one loop, always; so have floor and multiplexer.
-        "twemproxy": not takes_tls and loops in (None, 1),
+        # It has one loop, always, as floor and multiplexer, and keeps one copy of a key.
+        "twemproxy": not takes_tls and "replicated" not in name and loops in (None, 1),
         "processes": options.processes and loops and not takes_tls and not has_idle,
         "threads": options.threads and not takes_tls,
         "memcached": options.memcached_proxy,

@@ -10,7 +10,8 @@ nothing (200 ms where something is killed) and marks it as done. Each side has a
     bench/queues.py --peers /tmp/queues-peers --csv docs/comparisons
 
 --prepare installs the others into --peers (needs python3, npm, node, go and cargo); pgmq.sql is that of pgmq's repository. What cannot be had is named and left out.
-Needs PostgreSQL's programs and some 12 minutes of a machine that does nothing else.
+Rates and waits are medians of --rounds, in which the sides take turns, each round in databases of its own; the least and the greatest stand behind them.
+Needs PostgreSQL's programs and some 20 minutes of a machine that does nothing else.
 """
 
 import argparse
@@ -20,13 +21,14 @@ import pathlib
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
 from broker import RELEASE, Cluster
-from proxies import ROOT, Station, cpu_seconds, free_port, write_csv
+from proxies import ROOT, Station, cpu_seconds, free_port, rotated, write_csv
 
 HERE = ROOT / "bench" / "queues"
 # name, program, mode of the broker
@@ -240,27 +242,39 @@ def drain(side, workers, seconds, during=None):
     return {"done": done, "begun": begun, "ended": ended, "rate": side.rate, "database": 1e6 * spent / len(counted), "own": 1e6 * own / len(counted)}
 
 
-def rates(flags, queues):
+def spread(values, digits):
+    """The median of the rounds and, where there are several, the least and the greatest."""
+    middle, least, most = (f"{value:,.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
+    return f"{middle} ({least}-{most})" if len(values) > 1 else middle
+
+
+def rates(flags, queues, make):
     """Tables of rates and of latencies."""
-    latencies, drained = {}, {}
-    for workers in COUNTS:
-        for side in queues:
-            latencies[side.name, workers] = latency(side, workers, flags)
-    for workers in COUNTS:
-        for side in queues:
-            side.fill(max(10_000, 1.5 * flags.seconds * side.rate))
-            drained[side.name, workers] = drain(side, workers, flags.seconds)
-            told(f"{side.name}, {workers} workers: {side.rate:,.0f} jobs/s, {latencies[side.name, workers]}")
+    latencies, drained = collections.defaultdict(list), collections.defaultdict(list)
+    for turn in range(flags.rounds):
+        sides = rotated([make(queue, f"rate{turn}") for queue in queues] if turn else queues, turn)
+        for workers in COUNTS:
+            for side in sides:
+                latencies[side.name, workers].append(latency(side, workers, flags))
+        for workers in COUNTS:
+            for side in sides:
+                side.fill(max(10_000, 1.5 * flags.seconds * side.rate))
+                drained[side.name, workers].append(drain(side, workers, flags.seconds))
+                told(f"{side.name}, {workers} workers: {side.rate:,.0f} jobs/s, {latencies[side.name, workers][-1]}")
+        for side in sides:
+            side.stop()
     rate, waits = [["side", *(f"{count} workers: jobs/s" for count in COUNTS), "database (µs a job)", "client and broker (µs a job)"]], [["side"]]
     waits[0] += [f"{count} workers: {which} (ms)" for count in COUNTS for which in ("p50", "p99")]
     for side in queues:
         runs = [drained[side.name, count] for count in COUNTS]
         costs = runs[COUNTS.index(64)]
-        rate.append([side.name, *(f"{run['rate']:,.0f}" if run else "none" for run in runs), *([f"{costs[key]:.0f}" for key in ("database", "own")] if costs else ["", ""])])
+        rate.append([side.name, *(spread([run["rate"] for run in rounds], 0) if all(rounds) else "none" for rounds in runs)])
+        rate[-1] += [f"{statistics.median(run[key] for run in costs):.0f}" if all(costs) else "" for key in ("database", "own")]
         waits.append([side.name])
         for count in COUNTS:
-            run = latencies[side.name, count]
-            waits[-1] += [f"{run[which]:.1f}" if run["begun"] > 0.99 * run["jobs"] else "fell behind" for which in ("p50", "p99")]
+            rounds = latencies[side.name, count]
+            kept_up = all(run["begun"] > 0.99 * run["jobs"] for run in rounds)
+            waits[-1] += [spread([run[which] for run in rounds], 1) if kept_up else "fell behind" for which in ("p50", "p99")]
     return {"rate": rate, "latency": waits}
 
 
@@ -279,18 +293,25 @@ def session(side, statements):
 
 def held(flags, cluster, queues, make):
     """64 workers before jobs that wait: while a session holds a snapshot, and while others read."""
-    table = [["side", "held: first jobs/s", "held: last jobs/s", "last over first", "before readers: jobs/s", f"{READERS} readers: jobs/s", "with over before"]]
+    table = [["side", "before a snapshot: jobs/s", "held: last jobs/s", "last over before", "before readers: jobs/s", f"{READERS} readers: jobs/s", "with over before"]]
     part = flags.held / 4
     for measured in queues:
         side = make(measured, "held")
         side.rate = measured.rate or 2000
-        side.fill(1.3 * side.rate * (flags.held + 1))
-        holder = session(side, [f"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT txid_current(), count(*) FROM {big_tables(cluster, side.database)[0]}; SELECT pg_sleep(600)"])
-        time.sleep(0.5)
-        run = drain(side, 64, flags.held) or sys.exit(f"error: {side.name} did nothing beside a held snapshot")
-        holder.kill()
+        side.fill(1.3 * side.rate * (flags.held + part + 1))
+        holding = f"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT txid_current(), count(*) FROM {big_tables(cluster, side.database)[0]}; SELECT pg_sleep(600)"
+        marks, sessions = [], []
+
+        def hold():
+            # What the end is held against is a rate without it.
+            time.sleep(part)
+            marks.append(time.time_ns())
+            sessions.append(session(side, [holding]))
+
+        run = drain(side, 64, flags.held + part, hold) or sys.exit(f"error: {side.name} did nothing")
+        sessions[0].kill()
         subprocess.run(cluster.psql("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%' AND pid <> pg_backend_pid()"), stdout=subprocess.DEVNULL)
-        first = rate_between(run["done"], run["begun"], run["begun"] + int(part * SECOND))
+        first = rate_between(run["done"], run["begun"], marks[0])
         last = rate_between(run["done"], run["ended"] - int(part * SECOND), run["ended"])
         side.fill(1.5 * side.rate * (flags.readers + 1))
         scans = "; ".join(f"SELECT count(*) FROM {name}" for name in big_tables(cluster, side.database))
@@ -442,7 +463,7 @@ def measure(flags, folder):
         # Those with a held snapshot are sized by the rates.
         queues = [make(side, "rate") for side in sides] if {"rates", "held"} & set(flags.parts) else []
         if "rates" in flags.parts:
-            tables |= rates(flags, queues)
+            tables |= rates(flags, queues, make)
         if "held" in flags.parts:
             tables |= held(flags, cluster, queues, make)
         for queue in queues:
@@ -465,8 +486,9 @@ def main():
     flags.add_argument("--sides", default="", metavar="PATTERN", help="those sides alone whose name it matches")
     flags.add_argument("--rate", type=float, default=100, help="jobs per second while latency is measured")
     flags.add_argument("--latency", type=float, default=3, metavar="SECONDS", help="how long that is, for each number of workers")
+    flags.add_argument("--rounds", type=int, default=3, help="how often rates and waits are measured")
     flags.add_argument("--seconds", type=float, default=2, help="how long jobs that wait are worked on, for each number of workers")
-    flags.add_argument("--held", type=float, default=8, metavar="SECONDS", help="how long a snapshot is held")
+    flags.add_argument("--held", type=float, default=8, metavar="SECONDS", help="how long a snapshot is held, after a quarter of that without one")
     flags.add_argument("--readers", type=float, default=5, metavar="SECONDS", help="how long the run with readers is; a third of it without them")
     flags.add_argument("--before", type=float, default=4, metavar="SECONDS", help="before something is killed")
     flags.add_argument("--after", type=float, default=20, metavar="SECONDS", help="how long jobs are stored afterwards")

@@ -39,13 +39,15 @@ func pool(ctx context.Context, target string, connections int32) (*pgxpool.Pool,
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// river stores many by COPY (InsertManyFast); its client completes jobs in batches by itself. Fetches come as often as it allows.
+// river stores many by COPY (InsertManyFast); its client completes jobs in batches by itself. Fetches and notifications come as often as it allows.
 func river() side {
 	client := func(ctx context.Context, target string, config *rivers.Config) (*rivers.Client[pgxTx], error) {
 		connections, err := pool(ctx, target, 20)
 		if err != nil {
 			return nil, err
 		}
+		// Of a client that only inserts, too: it notifies once in this time at most, by default 100 ms.
+		config.FetchCooldown = rivers.FetchCooldownMin
 		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 		return rivers.NewClient(riverpgxv5.New(connections), config)
 	}
@@ -92,7 +94,6 @@ func river() side {
 			it, err := client(ctx, target, &rivers.Config{
 				Queues:               map[string]rivers.QueueConfig{rivers.QueueDefault: {MaxWorkers: workers}},
 				Workers:              known,
-				FetchCooldown:        rivers.FetchCooldownMin,
 				FetchPollInterval:    50 * time.Millisecond,
 				JobTimeout:           lease - time.Second,
 				RescueStuckJobsAfter: lease,

@@ -18,7 +18,7 @@ const RATE: &str = "throughput";
 /// What a table is called, whose measures are any.
 const ANY_TABLE: &str = "a table";
 
-/// Values of each measure, by its name: one of each run.
+/// Values of each measure, by its name: one of each run, NaN where that has no number.
 pub type MeasureValues = BTreeMap<String, Vec<f64>>;
 
 /// What a program measured: by cell, as a benchmark or a command; the cell of a program that knows
@@ -47,11 +47,22 @@ impl ProgramRuns {
         }
     }
 
+    /// A run without a number counts, too: it may be the one that collapsed.
     fn add(&mut self, cell: &str, measure: &str, value: Option<f64>) {
-        if let Some(value) = value.filter(|value| value.is_finite()) {
-            let cell = self.cells.entry(cell.to_owned()).or_default();
-            cell.entry(measure.to_owned()).or_default().push(value);
+        let value = value.filter(|value| value.is_finite()).unwrap_or(f64::NAN);
+        let cell = self.cells.entry(cell.to_owned()).or_default();
+        cell.entry(measure.to_owned()).or_default().push(value);
+    }
+
+    /// Without the measures of which no cell has a number: the program does not have them.
+    fn of_numbers(mut self) -> Self {
+        let measures = self.cells.values().flatten().filter(|(_, runs)| has_number(runs));
+        let known: BTreeSet<String> = measures.map(|(measure, _)| measure.clone()).collect();
+        for measures in self.cells.values_mut() {
+            measures.retain(|measure, _| known.contains(measure));
         }
+        self.cells.retain(|_, measures| !measures.is_empty());
+        self
     }
 
     /// The same with the runs of another file behind these; `cell` names that of the other where it
@@ -68,12 +79,25 @@ impl ProgramRuns {
         }
         for (name, measures) in other.cells {
             let into = self.cells.entry(if name.is_empty() { cell.to_owned() } else { name }).or_default();
+            let (before, all) = (count(into), count(into) + count(&measures));
             for (measure, values) in measures {
-                into.entry(measure).or_default().extend(values);
+                let runs = into.entry(measure).or_default();
+                runs.resize(before, f64::NAN);
+                runs.extend(values);
             }
+            into.values_mut().for_each(|runs| runs.resize(all, f64::NAN));
         }
         Ok(())
     }
+}
+
+fn has_number(runs: &[f64]) -> bool {
+    runs.iter().any(|run| run.is_finite())
+}
+
+/// How many runs a cell has.
+fn count(measures: &MeasureValues) -> usize {
+    measures.values().map(Vec::len).max().unwrap_or(0)
 }
 
 /// Reads what a program wrote; which one is seen in it.
@@ -88,7 +112,7 @@ pub fn read(text: &str) -> Result<ProgramRuns, Mistake> {
         _ if text.lines().any(|line| line.starts_with("tps = ")) => Some(pgbench(text)),
         _ => of_table(text),
     };
-    found.filter(|found| !found.cells.is_empty()).ok_or_else(|| {
+    found.map(ProgramRuns::of_numbers).filter(|found| !found.cells.is_empty()).ok_or_else(|| {
         Mistake::new(
             "there are no runs in it that are understood",
             "what krarup run, krarup load --json, memtier_benchmark (JSON), hyperfine (JSON), k6 (summary), criterion (sample.json) and \
@@ -249,8 +273,10 @@ pub fn one_sided<'a>(base: &'a ProgramRuns, other: &'a ProgramRuns) -> Vec<&'a s
     if base.cells.len() == 1 && other.cells.len() == 1 {
         return Vec::new();
     }
-    let [base, other] =
-        [base, other].map(|side| side.cells.keys().map(String::as_str).collect::<BTreeSet<_>>());
+    let [base, other] = [base, other].map(|side| {
+        let cells = side.cells.iter().filter(|(_, measures)| measures.values().any(|runs| has_number(runs)));
+        cells.map(|(name, _)| name.as_str()).collect::<BTreeSet<_>>()
+    });
     base.symmetric_difference(&other).copied().collect()
 }
 
@@ -259,7 +285,7 @@ fn pair((_, base, other): &(&str, &MeasureValues, &MeasureValues), measure: &str
     Some(RunPair { base: base.get(measure)?.clone(), other: other.get(measure)?.clone() })
 }
 
-/// The same for a limit, which a cell without an answer must not pass in silence.
+/// The same for a limit, which a cell or a run without an answer must not pass in silence.
 fn limited(
     sides: &(&str, &MeasureValues, &MeasureValues),
     measure: &str,
@@ -267,6 +293,10 @@ fn limited(
     let cell = if sides.0.is_empty() { "a side" } else { sides.0 };
     let found = pair(sides, measure);
     if let Some(found) = &found {
+        if found.base.iter().chain(&found.other).any(|run| run.is_nan()) {
+            let what = format!("{cell} has a run without a {measure}");
+            return Err(Mistake::new(what, "a limit is about all runs: see why nothing was measured there"));
+        }
         found.check(cell, measure)?;
     } else if sides.1.contains_key(measure) || sides.2.contains_key(measure) {
         return Err(Mistake::plain(format!("{cell} has no {measure} on one side")));
@@ -281,7 +311,13 @@ pub fn changes(base: &ProgramRuns, other: &ProgramRuns) -> Vec<RunChange> {
         let (rates, others): (Vec<&String>, Vec<&String>) =
             sides.1.keys().partition(|measure| *measure == RATE);
         for measure in rates.into_iter().chain(others) {
-            let Some(pair) = pair(&sides, measure).filter(RunPair::is_above_zero) else { continue };
+            let Some(mut pair) = pair(&sides, measure) else { continue };
+            // How many have a number stands beside their mean.
+            pair.base.retain(|run| run.is_finite());
+            pair.other.retain(|run| run.is_finite());
+            if !pair.is_above_zero() {
+                continue;
+            }
             let limit = RegressionLimit { measure: measure.clone(), above: true, share: 0.0 };
             let levels = RegressionLevels::shared(1, 0.8);
             let Some(answer) = judge(&limit, std::slice::from_ref(&pair), None, levels) else { continue };
@@ -305,8 +341,8 @@ pub fn changes(base: &ProgramRuns, other: &ProgramRuns) -> Vec<RunChange> {
 /// What the runs say of each limit.
 ///
 /// # Errors
-/// Names a measure that there is not on both sides, and the first cell with a run that is not above
-/// 0; no cell is on both sides.
+/// Names a measure that there is not on both sides, and the first cell with a run that has no
+/// number or is not above 0; no cell is on both sides.
 pub fn judge_runs(
     limits: &[RegressionLimit],
     (base, other): (&ProgramRuns, &ProgramRuns),
@@ -442,11 +478,41 @@ mod tests {
         let of = |text: &str| read(text).unwrap();
         let base = of("name,rate,time\na,1000,1\na,1001,1\nb,1000,1\nb,1001,1\n");
         let limit = ["rate < -5%".parse().unwrap()];
-        for (rate, says) in [("0", "b has a run with a rate"), ("nan", "b has no rate on one side")] {
-            let other = of(&format!("name,rate,time\na,1000,1\na,1001,1\nb,{rate},1\nb,{rate},1\n"));
+        for (one, two, says) in [
+            ("0", "0", "b has a run with a rate"),
+            ("nan", "nan", "b has a run without a rate"),
+            ("1000", "nan", "b has a run without a rate"),
+        ] {
+            let other = of(&format!("name,rate,time\na,1000,1\na,1001,1\nb,{one},1\nb,{two},1\n"));
             let wrong = judge_runs(&limit, (&base, &other), 0.8).unwrap_err();
             assert!(wrong.what.contains(says), "{wrong}");
         }
         assert_eq!(judge_runs(&limit, (&base, &base), 0.8).unwrap()[0].cells, 2);
+        let other = of("name,time\na,1\nb,nan\n");
+        assert_eq!(one_sided(&base, &other), ["b"], "nothing was measured there");
+    }
+
+    #[test]
+    fn a_file_of_a_folder_that_lacks_a_number_does_not_pass_a_limit() {
+        let folder = |times: &[&str]| {
+            let mut runs = ProgramRuns::default();
+            for time in times {
+                let totals = format!(r#"{{"Ops/sec": 9.5, "Average Latency": {time}}}"#);
+                let text = format!(r#"{{"ALL STATS": {{"Totals": {totals}}}}}"#);
+                runs.join(read(&text).unwrap(), "").unwrap();
+            }
+            runs
+        };
+        let base = folder(&["0.5", "0.51", "0.49"]);
+        let limit = ["response > 10%".parse().unwrap()];
+        for times in [["-nan", "0.5", "0.51"], ["0.5", "-nan", "0.51"], ["0.5", "0.51", "-nan"]] {
+            let other = folder(&times);
+            let wrong = judge_runs(&limit, (&base, &other), 0.8).unwrap_err();
+            assert!(wrong.what.contains("a run without a response"), "{wrong}");
+            let shown = changes(&base, &other);
+            assert_eq!(shown.iter().map(|change| change.other_runs).collect::<Vec<_>>(), [3, 2]);
+        }
+        assert_eq!(judge_runs(&limit, (&base, &base), 0.8).unwrap()[0].repetitions, 3);
+        assert!(!base.cells[""].contains_key("p99"), "no file has it");
     }
 }

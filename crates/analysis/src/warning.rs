@@ -157,7 +157,7 @@ pub enum Warning {
     },
     /// A trial that was measured cannot be read any more: it is in no figure.
     Unread {
-        /// Its file, within the directory.
+        /// Its file or folder, within the directory.
         file: String,
         /// What is wrong with it.
         why: String,
@@ -441,7 +441,7 @@ impl Warning {
                 "On a ring of hashes the shares of servers differ by about a tenth; rendezvous and jump place keys more evenly. Elsewhere check the routing, and whether a server was down."
             }
             Self::Unread { .. } => {
-                "Restore the file, or run the experiment again: that trial alone is measured anew."
+                "Restore the file, or remove the trial's folder and run the experiment again: that trial alone is measured anew."
             }
             Self::RunsMissing { failed: 0, .. } => "Run the experiment again: it goes on with these.",
             Self::RunsMissing { .. } => {

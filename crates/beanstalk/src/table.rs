@@ -391,9 +391,11 @@ verbs! {
         ArchiveTube { tube: Name, seconds: Small } "archive-tube" Extra Other [Repeatable] [Archiving NoArchive] Tube(tube);
         /// Takes a message of the tubes that are watched for good, waiting so many seconds.
         Pop { timeout: MaybeSeconds } "pop" Extra Pop [Waits] [Popped DeadlineSoon TimedOut] WatchedTubes;
-        /// Takes the oldest message of a created tube that is the client's or any client's.
+        /// Takes the message of a created tube that is the client's or any client's and has the
+        /// smallest priority, among equals the oldest.
         PopTube(tube: Name) "pop-tube" Extra Pop [] [Popped Empty UnknownTube] Tube(tube);
-        /// The same from one sender, in any tube.
+        /// Takes the oldest message of one sender, in any tube, that is the client's or any
+        /// client's.
         PopSender(client: Name) "pop-sender" Extra Pop [] [Popped Empty UnknownClient] Client(client);
         /// Shows what `pop-tube` would take.
         PeekTube(tube: Name) "peek-tube" Extra Peek [Repeatable] [Found Empty UnknownTube] Tube(tube);

@@ -46,6 +46,8 @@ pub use service::MEMCACHED;
 
 /// Bytes of replies that wait to leave: a client with more is not read.
 pub const MOST_UNSENT: usize = 256 << 10;
+/// The same of those that wait for their commit, which takes longer than to leave.
+const MOST_UNCOMMITTED: usize = 1 << 20;
 /// A client that has said so many wrong secrets is heard no more.
 pub const MOST_WRONG_SECRETS: u8 = 3;
 /// Answers of one client that wait for a commit.
@@ -140,6 +142,8 @@ struct Discard {
 #[derive(Debug, Default)]
 struct Dialog {
     slots: VecDeque<Slot>,
+    /// Bytes of their answers.
+    slot_bytes: usize,
     outbox: Outbox,
     leaving: VecDeque<Leaving>,
     discard: Option<Discard>,
@@ -191,9 +195,14 @@ pub struct Broker {
     held: BTreeMap<u64, Vec<ClientId>>,
     unanswered: u64,
     clients_refused: u64,
+    clients_cut: u64,
+    /// What the buffers of clients hold, and whether clients wait because that is too much.
+    buffers: (usize, bool),
     dirty: Vec<ClientId>,
     runnable: VecDeque<ClientId>,
     answers: Vec<(ClientId, ReserveResult)>,
+    /// Bytes of answers that the driver was not told of yet.
+    growth: usize,
     /// What is left of the turn of the client that is read, in short requests.
     turn: u32,
     scratch: Vec<u8>,
@@ -222,9 +231,12 @@ impl Broker {
             held: BTreeMap::new(),
             unanswered: 0,
             clients_refused: 0,
+            clients_cut: 0,
+            buffers: (0, false),
             dirty: Vec::new(),
             runnable: VecDeque::new(),
             answers: Vec::new(),
+            growth: 0,
             turn: 0,
             scratch: Vec::new(),
             reply_format: ReplyFormat::AsItIs,
@@ -356,6 +368,8 @@ impl Broker {
             unanswered: self.unanswered,
             timeouts: self.shared.is_none().then(|| self.queues.totals().timeouts),
             clients_refused: self.clients_refused,
+            clients_cut: self.clients_cut,
+            buffers: self.buffers,
         }
     }
 
@@ -617,6 +631,7 @@ impl Broker {
         visit.outcome = ending(&self.scratch);
         let reply_format = std::mem::take(&mut self.reply_format);
         let after = after.filter(|batch| *batch > self.committed);
+        self.growth += self.scratch.len();
         let dialog = self.dialogs[id as usize].as_mut().expect("he is connected");
         if dialog.slots.is_empty() && after.is_none() {
             dialog.tell(&reply_format, &self.scratch, Leaving { end: 0, visit, server: None, ready: None });
@@ -624,6 +639,7 @@ impl Broker {
             return;
         }
         let hold = after.map_or(Hold::Free, Hold::Commit);
+        dialog.slot_bytes += self.scratch.len();
         dialog.slots.push_back(Slot {
             hold,
             verb,
@@ -648,6 +664,8 @@ impl Broker {
             let slot = dialog.slots.back_mut().expect("who waits has an open slot, the last");
             let Hold::Open(shape) = slot.hold else { panic!("who waits has an open slot, the last") };
             let after = owner::write_answer(&mut slot.bytes, shape, &answer);
+            dialog.slot_bytes += slot.bytes.len();
+            self.growth += slot.bytes.len();
             slot.visit.outcome = ending(&slot.bytes);
             slot.visit.queued = now.max(slot.visit.queued);
             slot.visit.taken = slot.visit.queued;
@@ -679,6 +697,8 @@ impl Broker {
             let Some(slot) = dialog.slots.iter_mut().find(|slot| slot.hold == hold) else { continue };
             slot.hold = Hold::Free;
             slot.bytes = reply_format.bytes;
+            dialog.slot_bytes += slot.bytes.len();
+            self.growth += slot.bytes.len();
             slot.visit.outcome = ending(&slot.bytes);
             // Where the database was asked once more, it could be served from then on.
             let from = |queried| if reply_format.way.is_some() { queried } else { now };
@@ -760,6 +780,7 @@ impl Broker {
                 Hold::Commit(_) | Hold::Open(_) | Hold::Asked(_) => break,
             }
             let slot = dialog.slots.pop_front().expect("it is there");
+            dialog.slot_bytes -= slot.bytes.len();
             self.unanswered -= 1;
             let Slot { visit, server, ready, .. } = slot;
             dialog.tell(&slot.reply_format, &slot.bytes, Leaving { end: 0, visit, server, ready });
@@ -777,7 +798,7 @@ impl Broker {
     pub fn take_batch(&mut self, now: Stamp, under_way: u32) -> Option<(u64, CommitBatch)> {
         let (number, batch) = self.queues.take_batch()?;
         let waiting = self.held.get(&number).map_or(0, Vec::len) as u32;
-        self.of_batch(number, |_, slot| {
+        self.of_batch(number, |_, slot, _| {
             slot.visit.taken = now.max(slot.visit.queued);
             slot.visit.busy_workers = under_way + 1;
             slot.visit.queue_length = waiting.saturating_sub(1);
@@ -786,12 +807,13 @@ impl Broker {
         Some((number, batch))
     }
 
-    fn of_batch(&mut self, number: u64, mut what: impl FnMut(ClientId, &mut Slot)) {
+    /// Each answer that waits for this batch, with its client and the bytes of that one's answers.
+    fn of_batch(&mut self, number: u64, mut what: impl FnMut(ClientId, &mut Slot, &mut usize)) {
         let Some(clients) = self.held.get(&number) else { return };
         for &id in clients {
-            let Some(dialog) = self.dialogs[id as usize].as_mut() else { continue };
-            for slot in dialog.slots.iter_mut().filter(|slot| slot.hold == Hold::Commit(number)) {
-                what(id, slot);
+            let Some(Dialog { slots, slot_bytes, .. }) = &mut self.dialogs[id as usize] else { continue };
+            for slot in slots.iter_mut().filter(|slot| slot.hold == Hold::Commit(number)) {
+                what(id, slot, slot_bytes);
             }
         }
     }
@@ -804,7 +826,7 @@ impl Broker {
 
     /// A batch is on disk: it was sent then, and the store's answer arrived now.
     pub fn committed(&mut self, number: u64, sent: Stamp, now: Stamp) {
-        self.of_batch(number, |_, slot| {
+        self.of_batch(number, |_, slot, _| {
             let sent = sent.max(slot.visit.taken);
             slot.server = Some(ServerVisit::ok(0, sent, now.max(sent)));
         });
@@ -831,11 +853,13 @@ impl Broker {
         let next = self.queues.next_batch();
         let nothing_left = !self.queues.has_batch();
         let mut waiting = Vec::new();
-        self.of_batch(number, |id, slot| {
+        self.of_batch(number, |id, slot, slot_bytes| {
             if slot.verb == Some(Verb::Put) {
                 slot.hold = Hold::Free;
+                *slot_bytes -= slot.bytes.len();
                 slot.bytes.clear();
                 write::line(&mut slot.bytes, ReplyWord::OutOfMemory);
+                *slot_bytes += slot.bytes.len();
                 slot.visit.outcome = Ending::Refused;
             } else if nothing_left {
                 slot.hold = Hold::Free;
@@ -884,9 +908,14 @@ impl Dialog {
         self.leaving.push_back(row);
     }
 
+    /// Whether its answers are as many bytes as may wait.
+    fn is_full(&self) -> bool {
+        self.outbox.len() >= MOST_UNSENT || self.slot_bytes >= MOST_UNCOMMITTED
+    }
+
     fn is_held_back(&self) -> bool {
         self.lacking
-            || self.outbox.len() >= MOST_UNSENT
+            || self.is_full()
             || self.slots.len() >= MOST_SLOTS
             || matches!(self.slots.back(), Some(Slot { hold: Hold::Open(_), .. }))
             || (self.stuck && self.slots.iter().any(|slot| matches!(slot.hold, Hold::Asked(_))))

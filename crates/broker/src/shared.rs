@@ -221,12 +221,10 @@ impl SharedQueues {
         self.underway.values().filter(|one| one.what.is_of_a_client()).count() as u64
     }
 
-    /// The same for a client of memcached's protocol, which either puts, or wants to know all that
-    /// it has asked before.
-    pub(crate) fn may_put_or_begin(&self, client: ClientId, puts: bool) -> bool {
-        let Some(holder) = self.holders[client as usize].as_ref() else { return true };
-        holder.wait.is_none()
-            && holder.out.is_none_or(|(kind, _)| puts && self.settings.gathers && kind == StatementKind::Put)
+    /// Whether all that this client has asked before is answered.
+    pub(crate) fn has_nothing_under_way(&self, client: ClientId) -> bool {
+        let holder = self.holders[client as usize].as_ref();
+        holder.is_none_or(|holder| holder.wait.is_none() && holder.out.is_none())
     }
 
     /// A message goes back to where its holder took it from; under which number it will be written.
@@ -242,10 +240,11 @@ impl SharedQueues {
         slot
     }
 
-    /// All messages of a tube go, and it stays; under which number it will be answered.
-    pub(crate) fn query_empty(&mut self, client: ClientId, tube: &str) -> u64 {
+    /// All messages of a tube go, and it stays, known here or not; under which number it will be
+    /// answered.
+    pub(crate) fn query_empty(&mut self, client: ClientId, tube: &str, known: bool) -> u64 {
         let slot = self.next_number();
-        let query = DatabaseRequest::Once(RareRequest::EmptyTube(tube.into()));
+        let query = DatabaseRequest::Once(RareRequest::EmptyTube { tube: tube.into(), known });
         self.send(client, slot, query, For::DeleteTube);
         slot
     }
@@ -347,7 +346,10 @@ impl SharedQueues {
             Request::Register(name) => (once(RareRequest::Register(name.into())), For::Register),
             Request::Unregister(name) => (once(RareRequest::Unregister(name.into())), For::Unregister),
             Request::CreateTube(tube) => (once(RareRequest::Create(tube.into())), For::Create),
-            Request::DeleteTube(tube) => (once(RareRequest::DeleteTube(tube.into())), For::DeleteTube),
+            Request::DeleteTube(tube) => {
+                let known = queues.view_tube(tube, now).is_some();
+                (once(RareRequest::DeleteTube { tube: tube.into(), known }), For::DeleteTube)
+            }
             Request::LimitTube { tube, most, dead } => {
                 let dead = dead.filter(|_| most > 0).map(Into::into);
                 (once(RareRequest::Limit { tube: tube.into(), most, dead }), For::Limit)
@@ -458,6 +460,7 @@ fn kind(request: &Request<'_>) -> Option<StatementKind> {
     Some(match *request {
         Request::Put(put) if put.receiver.is_none() && put.key.is_none() && !put.strict => StatementKind::Put,
         Request::Put(_) => StatementKind::Send,
+        Request::PutBatch(_) => StatementKind::Put,
         Request::Reserve
         | Request::ReserveWithTimeout { .. }
         | Request::ReserveBatch { .. }

@@ -52,6 +52,10 @@ pub struct BrokerState {
     pub timeouts: Option<u64>,
     /// Clients that were turned away, because there were as many as may be.
     pub clients_refused: u64,
+    /// Clients that were disconnected for the memory they held.
+    pub clients_cut: u64,
+    /// Bytes that the buffers of clients hold, and whether clients wait because that is too much.
+    pub buffers: (usize, bool),
 }
 
 /// Lines of `key: value`.

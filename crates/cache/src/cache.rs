@@ -36,13 +36,22 @@ pub struct Cache {
     free: Vec<ClientId>,
     dirty: Vec<ClientId>,
     runnable: VecDeque<ClientId>,
+    /// Bytes of answers that the driver was not told of yet.
+    growth: usize,
 }
 
 impl Cache {
     /// An empty one. Its stamps count from [`About::started`].
     pub fn new(bounds: Bounds, about: About) -> Self {
         let state = State { store: ItemStore::new(bounds), traffic: Traffic::default(), about, verbosity: 0 };
-        Self { state, clients: Vec::new(), free: Vec::new(), dirty: Vec::new(), runnable: VecDeque::new() }
+        Self {
+            state,
+            clients: Vec::new(),
+            free: Vec::new(),
+            dirty: Vec::new(),
+            runnable: VecDeque::new(),
+            growth: 0,
+        }
     }
 
     /// What was done to the items.
@@ -106,7 +115,7 @@ impl Service for Cache {
     }
 
     fn read(&mut self, id: ClientId, bytes: &[u8], _received: Stamp, now: Stamp) -> usize {
-        let Self { state, clients, dirty, .. } = self;
+        let Self { state, clients, dirty, growth, .. } = self;
         let client = clients[id as usize].as_mut().expect("it is connected");
         if client.progress == SessionProgress::Close {
             return bytes.len();
@@ -117,8 +126,10 @@ impl Service for Cache {
             return 0;
         }
         let unix = state.about.started + Nanos(now.0);
+        let before = client.outbox.end();
         let (used, progress) = client.session.serve(state, unix, bytes, client.outbox.tail(), allowance);
         client.progress = progress;
+        *growth += (client.outbox.end() - before) as usize;
         state.traffic.bytes_read += used as u64;
         client.touch(id, dirty);
         used
@@ -200,8 +211,13 @@ impl Service for Cache {
         }
     }
 
+    fn take_growth(&mut self) -> usize {
+        std::mem::take(&mut self.growth)
+    }
+
     fn respond(&mut self, id: ClientId, reply: &[u8], _length: usize, _received: Stamp, _now: Stamp) {
         self.client_mut(id).outbox.tail().extend_from_slice(reply);
+        self.growth += reply.len();
         self.touch(id);
     }
 }

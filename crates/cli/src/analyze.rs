@@ -195,6 +195,7 @@ fn show(all: &[(String, RequestEstimates)], args: &AnalyzeArgs) -> Result<(), Fa
 
 /// Writes what was counted of a share of the rows.
 fn write_part(out: &Path, args: &AnalyzeArgs, measured: &MeasuredSpan<'_>) -> Result<(), Failure> {
+    written::writable(out)?;
     let share = args.share.unwrap_or(WorkShare::ALL);
     let mut parts = Vec::new();
     for (name, rows) in runs(measured.run)? {

@@ -14,7 +14,7 @@ use krarup_serve::broker::engine::{self, BrokerNotice, Ending, Protocol};
 use krarup_serve::broker::relay::Relay;
 use krarup_store::pool;
 use krarup_store::postgres::{Database, Owned, Sharing};
-use krarup_units::{Address, Nanos};
+use krarup_units::{Address, Mistake, Nanos};
 
 use self::args::Mode;
 use self::base::{ASKS, Base, LOADS, about, database, load, monitored, tell, waits_for, warn_of_address};
@@ -72,12 +72,15 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         clock,
         largest,
         secret: args.secret.as_deref().map(secret).transpose()?,
-        tls: acceptor,
         inherited: listen::inherited(),
         admin: match args.shards {
-            0 | 1 => monitored(args.admin.as_ref(), if place.is_some() { ASKS } else { LOADS })?,
+            0 | 1 => {
+                let why = if place.is_some() { ASKS } else { LOADS };
+                monitored(args.admin.as_ref(), why, acceptor.as_ref())?
+            }
             _ => None,
         },
+        tls: acceptor,
         signals,
     };
     listen::all_used(base.inherited.len(), 1 + usize::from(args.memcached_listen.is_some()))?;
@@ -226,7 +229,6 @@ fn serve(
         advertise: args.advertise.clone(),
         memcached: args.memcached_listen.clone(),
         tls: base.tls.clone(),
-        reloads: base.tls.clone(),
         admin: base.admin.clone(),
         connections: args.connections as usize,
         clients: limits(&args.edge.settings()),
@@ -288,7 +290,7 @@ fn send_on(listen: &Address, given: Option<Listener>, clock: Clock) -> Option<Re
     let listener = match given {
         Some(given @ Listener::Tcp(_)) => Ok(given),
         None if listen.file().is_none() => listen::listen(listen).map(Listener::Tcp),
-        _ => return None,
+        _ => Err(Mistake::plain("the address to listen at is a unix socket")),
     };
     let refused = |why| tell(BrokerNotice::NotAccepting(why), false);
     match listener.and_then(|listener| Relay::begin(listener, move || clock.now(), refused)) {

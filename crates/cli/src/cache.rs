@@ -9,7 +9,7 @@ use krarup_units::{Bytes, Mistake, Nanos, text};
 use crate::failure::Failure;
 use crate::flags::{Flags, whole};
 use crate::last_steps::LastSteps;
-use crate::limits::{CacheEdge, limits};
+use crate::limits::{CacheEdge, limits, tell_memory};
 use crate::output;
 use crate::tls::{self, TlsArgs};
 
@@ -101,6 +101,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
     let reload = move || tls::reload(acceptor.as_ref());
     server.obey_signals(reload).map_err(|error| Failure::run(format!("signals cannot be heard: {error}")))?;
     server.tell_refusals(|why| eprintln!("warning: cannot accept clients: {why}"));
+    server.tell_memory(tell_memory);
     eprintln!("listening on {}", server.address());
     let outcome =
         server.run().map_err(|error| Failure::run(format!("readiness cannot be waited for: {error}")))?;

@@ -34,7 +34,8 @@ use crate::{input, output, written};
 /// Where an interval covers no change, it says so: no conclusion.
 ///
 /// Exit code with --fail-if: 0 where every change is within its limit, 1 where one is beyond, 3
-/// where the data cannot tell, or OTHER lacks what BASE has. Without it: 0.
+/// where the data cannot tell, or OTHER lacks what BASE has, 2 where it could not be asked or the
+/// answer not written. Without it: 0 or 2.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  krarup compare before after --html comparison\n  \
     krarup compare before after --fail-if 'throughput < -5%' --fail-if 'p99 > 10%'\n  \
@@ -204,13 +205,13 @@ fn results(args: &CompareArgs, found: &Comparison, answers: &[RegressionAnswer])
             println!("{}", output::prose(note));
         }
     }
+    limits(args, answers);
     if let Some(directory) = &args.form.html {
         written::page(&document, directory)?;
     }
     if found.cells.is_empty() {
         return Err(nothing_in_common(&found.base, &found.other));
     }
-    limits(args, answers);
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! `krarup plan`, `krarup run` and `krarup report`: an experiment from its spec to its page.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::process::CommandExt;
@@ -11,15 +12,15 @@ use clap::Args;
 use clap::builder::PathBufValueParser;
 use krarup_analysis::results::Environment;
 use krarup_analysis::trial::Trial;
-use krarup_lab::campaign::{self, CampaignEnd, CampaignError, CampaignStore, DisturbedTrials};
+use krarup_lab::campaign::{self, CampaignEnd, CampaignError, CampaignEvent, CampaignStore, DisturbedTrials};
 use krarup_lab::change::Changes;
 use krarup_lab::identities::{Identities, TrialsThere};
-use krarup_lab::plan::{Plan, PlannedCell, anchor_run, least_time, trial_time};
+use krarup_lab::plan::{Plan, PlannedCell, least_time, trial_time};
 use krarup_lab::platform::Platform;
 use krarup_lab::shipped;
 use krarup_lab::spec::{Baseline, Spec, Testbed};
 use krarup_lab::stop::Stop;
-use krarup_lab::store::{ResultsDirectory, folders};
+use krarup_lab::store::{ResultsDirectory, TrialSystem, folders};
 use krarup_lab::testbed::baselines::{self, KeptScale};
 use krarup_lab::testbed::error::StationError;
 use krarup_lab::testbed::hosts::Hosts;
@@ -117,17 +118,26 @@ impl RunManner {
         Self { anew: true, ..Self::default() }
     }
 
-    /// Writes the spec down. A demo may be thrown away by the next one only as it was left: what
-    /// `krarup run` goes on with is none.
-    fn keep_spec(&self, store: &ResultsDirectory, text: &[u8]) -> std::io::Result<()> {
+    /// Writes down what is asked for; results of another plan go. A demo may be thrown
+    /// away by the next one only as it was left: what `krarup run` goes on with is none.
+    fn keep_plan(
+        &self,
+        RecordedExperiment { spec, plan, store }: RecordedExperiment<'_>,
+        identities: &Identities,
+        text: &[u8],
+    ) -> std::io::Result<()> {
+        let same = Identities::of_directory(store, plan).is_ok_and(|known| known == *identities);
+        if self.anew || !same {
+            store.remove(RESULTS)?;
+        }
+        identities.write(store)?;
         if self.anew {
             store.write(DEMO, text)?;
-        } else if let Err(error) = fs::remove_file(store.directory().join(DEMO))
-            && error.kind() != ErrorKind::NotFound
-        {
-            return Err(error);
+        } else {
+            store.remove(DEMO)?;
         }
-        store.write("spec.toml", text)
+        store.write("spec.toml", text)?;
+        store.write("plan.csv", krarup_report::csv::table(&cells(spec, plan)).as_bytes())
     }
 
     /// Throws away what this manner does not keep.
@@ -434,7 +444,8 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     let store = ResultsDirectory::open(out).map_err(unwritable)?;
     manner.clear(&store).map_err(unwritable)?;
     let identities = Identities::meant_by(&store, spec, &plan);
-    take_over(out, &identities.beside(&store, &plan, spec.repetitions.most()), manner.yes)?;
+    let there = identities.beside(&store, &plan, spec.repetitions.most());
+    take_over(out, &there, manner.yes)?;
     // Not before: Ctrl-C ends what asks and waits for an answer, and nothing is started yet.
     let stop = Stop::on_signals().map_err(|error| Failure::run(format!("signals are refused: {error}")))?;
     let krarup = own_program()?;
@@ -444,34 +455,33 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
         None => kind_on(&hosts)?,
     };
     eprintln!("servers: {} × {kind}", server_counts(spec));
-    let mut starter = Starter {
-        krarup,
-        stop: stop.clone(),
-        ledger: store.ledger(),
-        hosts,
-        caps: Caps::of(spec),
-        calibrations: Vec::new(),
-        seconds: LoadSeconds::default(),
-    };
+    let mut starter = starter(spec, (krarup, hosts), &store, &stop);
     let records = RecordedExperiment { spec, plan: &plan, store: &store };
-    let begins = begins(records, &identities);
+    // Nothing of an earlier machine or program is in results that begin now.
+    let begins = there.kept == 0 || !out.join(ENVIRONMENT).is_file();
+    let system = trials::system(&kind, String::new(), &starter, spec);
     if !begins {
-        same_system(records, &starter, &kind, manner.yes)?;
+        same_system(&store, &there.systems, &system, manner.yes)?;
     }
-    identities.write(&store).map_err(unwritable)?;
-    manner.keep_spec(&store, source.text.as_bytes()).map_err(unwritable)?;
-    let (started, table) = (now(), krarup_report::csv::table(&cells(spec, &plan)));
-    store.write("plan.csv", table.as_bytes()).map_err(unwritable)?;
+    manner.keep_plan(records, &identities, source.text.as_bytes()).map_err(unwritable)?;
+    let started = now();
     let seal = sheet::seal(guesses, &store, timestamp(started as u64)).map_err(unwritable)?;
-    reach_baselines(records, &mut starter, &stop)?;
+    let shares = reach_baselines(records, &mut starter, &stop)?;
+    same_shares(out, &there.systems, &shares, manner.yes)?;
     calibrate(records, begins, &mut starter, (&kind, started), &stop)?;
+    let system = trials::kept_system(&system, shares);
     let seconds = starter.seconds.clone();
     let mut testbed = Local::new(spec, starter);
     let mut progress = Telling::begin(trial_time(spec), seconds, spec.slower());
     let mut live = live.map(|live| live.of(records));
     let disturbed = manner.disturbed;
-    let results = CampaignStore { store: &store, identities: &identities, disturbed, seal: seal.as_deref() };
+    let (seal, system) = (seal.as_deref(), Some(&system));
+    let results = CampaignStore { store: &store, identities: &identities, disturbed, seal, system };
     let ended = campaign::run(spec, &plan, results, &mut testbed, &stop, &now, &mut |event| {
+        if matches!(event, CampaignEvent::Complete(..)) {
+            // Those that are there are of other trials; those of these are made at the end.
+            let _ = store.remove(RESULTS);
+        }
         let running = progress.tell(event);
         if let Some(live) = &mut live {
             live.follow(event, running.as_ref(), now());
@@ -487,7 +497,8 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
             // Guesses that are sealed stay, and shares that were found.
             let found = spec.scale.as_ref().is_some_and(|scale| !scale.baselines.is_empty());
             let fresh = made_here && !found && seal.is_none() && store.failures().is_empty();
-            return Err(stopped(complete_runs(records)?, out, fresh, manner.anew));
+            let complete = identities.beside(&store, &plan, spec.repetitions.most()).kept;
+            return Err(stopped(complete, out, fresh, manner.anew));
         }
         Err(CampaignError::Store(error)) => return Err(unwritable(error)),
     };
@@ -499,20 +510,29 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     report.judged()
 }
 
-/// How many trials are complete, runs of the anchor too.
-fn complete_runs(RecordedExperiment { spec, plan, store }: RecordedExperiment<'_>) -> Result<usize, Failure> {
-    Ok(trials::read(spec, plan, store)?.len() + trials::anchors(spec, plan, store)?.len())
+/// What starts this program's stations on these hosts.
+fn starter(spec: &Spec, (krarup, hosts): (PathBuf, Hosts), store: &ResultsDirectory, stop: &Stop) -> Starter {
+    Starter {
+        krarup,
+        stop: stop.clone(),
+        ledger: store.ledger(),
+        hosts,
+        caps: Caps::of(spec),
+        calibrations: Vec::new(),
+        seconds: LoadSeconds::default(),
+    }
 }
 
 /// Finds the shares with which single stations give what was published of them, each once, and
-/// writes each down when it is found.
+/// writes each down when it is found. Returns the share of each kind of station; nothing where
+/// there is no scale.
 fn reach_baselines(
     records: RecordedExperiment<'_>,
     starter: &mut Starter,
     stop: &Stop,
-) -> Result<(), Failure> {
+) -> Result<BTreeMap<String, f64>, Failure> {
     let RecordedExperiment { spec, plan, store } = records;
-    let Some(scale) = &spec.scale else { return Ok(()) };
+    let Some(scale) = &spec.scale else { return Ok(BTreeMap::new()) };
     let kept = trials::kept_scale(store.directory())?;
     let here = Platform::this();
     let machine = format!("{}, {} processors, {}", here.cpu, here.cores, here.kernel);
@@ -546,43 +566,62 @@ fn reach_baselines(
         found[place] = Some(reached);
         write(&found)?;
     }
-    write(&found)
+    write(&found)?;
+    let testbed = spec.scaled_testbed(found.into_iter().flatten().collect()).expect("it has a scale");
+    Ok(testbed.stations.into_iter().map(|one| (one.station, one.share)).collect())
 }
 
-/// Whether results begin now: nothing of an earlier machine or program is in them.
-fn begins(RecordedExperiment { spec, plan, store }: RecordedExperiment<'_>, identities: &Identities) -> bool {
-    let is_there = |cell: &PlannedCell, run: u32| store.complete(cell, run, identities).is_some();
-    let anchor = plan.anchor(spec);
-    let complete = |repetition| {
-        plan.cells.iter().any(|cell| is_there(cell, repetition))
-            || anchor.is_some_and(|cell| is_there(cell, anchor_run(repetition, 0)))
-    };
-    !store.directory().join(ENVIRONMENT).is_file() || !(0..spec.repetitions.most()).any(complete)
-}
-
-/// Trials that are there were measured on the machine and by the programs that are here now; where
-/// the user wants to go on with others, results name both.
+/// Trials that are there were measured on the machine and by the programs that are here `now`, by
+/// what stands beside them and what each says itself; where the user wants to go on with others,
+/// results name both.
 fn same_system(
-    records: RecordedExperiment<'_>,
-    starter: &Starter,
-    kind: &str,
+    store: &ResultsDirectory,
+    systems: &[TrialSystem],
+    now: &Environment,
     yes: bool,
 ) -> Result<(), Failure> {
-    let directory = records.store.directory();
+    let directory = store.directory();
     let mut kept: Environment = input::json(&directory.join(ENVIRONMENT))?;
-    let now = trials::system(kind, String::new(), starter, records.spec);
-    let others = trials::also_on(&mut kept, &now);
+    let mut others = trials::also_on(&mut kept, now);
+    others.extend(systems.iter().flat_map(|trial| trials::also_before(&mut kept, trial)));
     if others.is_empty() {
         return Ok(());
     }
-    let what = format!("its trials were measured on another system: {}", others.join("; "));
+    goes_on(directory, format!("its trials were measured on another system: {}", others.join("; ")), yes)?;
+    write_environment(store, &kept).map_err(unwritable_in(directory))
+}
+
+/// Stations have the shares of a processor that they had in the trials that are there, or in some
+/// of them: then it was asked before others were added.
+fn same_shares(
+    directory: &Path,
+    systems: &[TrialSystem],
+    now: &BTreeMap<String, f64>,
+    yes: bool,
+) -> Result<(), Failure> {
+    let scaled = systems.iter().filter(|trial| !trial.shares.is_empty());
+    let others: Vec<Vec<String>> = scaled.map(|trial| trials::other_shares(trial, now)).collect();
+    let asked = others.iter().any(Vec::is_empty);
+    let mut others = others.concat();
+    others.sort();
+    others.dedup();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let what = format!("its trials had other shares of a processor: {}", others.join("; "));
+    goes_on(directory, what, yes || asked)
+}
+
+/// Says in what trials that are there differ from those to come; only where the user wants it are
+/// they added to.
+fn goes_on(directory: &Path, what: String, yes: bool) -> Result<(), Failure> {
     if !yes {
         return Err(Failure::usage(what).at(&directory.display().to_string()).hint(
             "--out takes another directory; --yes goes on, and results are of both; `krarup report` shows what is there",
         ));
     }
     eprintln!("{}", output::talk(what));
-    write_environment(records.store, &kept).map_err(unwritable_in(directory))
+    Ok(())
 }
 
 /// Finds out what the limits of the spec give, and writes down what all of it runs on, where the
@@ -676,7 +715,7 @@ fn stopped(kept: usize, out: &Path, fresh: bool, anew: bool) -> Failure {
 /// Says what becomes of the trials of another plan; before any is replaced, the user is asked where
 /// there is one.
 fn take_over(out: &Path, there: &TrialsThere, yes: bool) -> Result<(), Failure> {
-    let TrialsThere { kept, replaced, aside, why } = there;
+    let TrialsThere { kept, replaced, aside, why, .. } = there;
     if replaced + aside == 0 {
         return Ok(());
     }

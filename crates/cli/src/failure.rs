@@ -56,6 +56,11 @@ impl Failure {
         Self { code: 130, ..Self::usage(mistake) }
     }
 
+    /// The same of a command whose exit code 1 is an answer: exit code 2.
+    pub(crate) fn beside_answers(self) -> Self {
+        Self { code: self.code.max(2), ..self }
+    }
+
     /// What went wrong with one thing, with another, or with both.
     pub(crate) fn of_both(one: Result<(), Self>, other: Result<(), Self>) -> Result<(), Self> {
         match (one, other) {

@@ -35,7 +35,8 @@ use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
 /// law that predicts the series best.
 ///
 /// Exit code: 0 where there is a capacity, 3 where there is no conclusion or --until-stated ends
-/// without a stated one, 1 where the target is broken now, 2 where it could not be asked.
+/// without a stated one, 1 where the target is broken now, 2 where it could not be asked or the
+/// answer not written.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     krarup headroom 127.0.0.1:9151 --target 'p99 < 8ms'\n  \

@@ -1,8 +1,8 @@
 //! The flags of a server that say what its clients may take: settings of the proxy's edge.
 
 use krarup_proxy::Edge;
-use krarup_serve::ClientLimits;
 use krarup_serve::proxy::listening;
+use krarup_serve::{ClientLimits, MemoryNotice};
 
 use crate::flags::Chosen;
 
@@ -32,5 +32,23 @@ pub(crate) fn limits(edge: &Edge) -> ClientLimits {
         handshake: edge.login_timeout,
         memory: edge.memory,
         listening: listening(edge),
+    }
+}
+
+/// Tells the operator that clients wait for memory, or were disconnected for it.
+pub(crate) fn tell_memory(notice: MemoryNotice) {
+    match notice {
+        MemoryNotice::Short(memory) => eprintln!(
+            "warning: clients wait for memory: long requests do not fit into their half of what buffers may hold of --buffer-memory \
+             ({memory} bytes), or these are full; small requests pass"
+        ),
+        MemoryNotice::Cut(client, bytes) => {
+            eprintln!(
+                "warning: the memory is used up; client {client} was disconnected, which held {bytes} bytes of it and did not get on"
+            );
+        }
+        MemoryNotice::Enough(cut) => {
+            eprintln!("no client waits for memory any more; {cut} were disconnected meanwhile");
+        }
     }
 }

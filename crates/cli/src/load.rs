@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use krarup_lab::platform::host_name;
 use krarup_load::config::{Extent, LoadShare};
 use krarup_load::merge::{MergeError, sources};
-use krarup_load::result::GeneratorResult;
+use krarup_load::result::{FOR_A_TRACE, GeneratorResult};
 use krarup_load::schedule::{Arrivals, Leg, Open};
 use krarup_load::search::{FoundMax, SearchTrial, TrialLimit};
 use krarup_load::settings::{LoadConfig, Options};
@@ -57,11 +57,11 @@ pub(crate) struct LoadArgs {
     print_config: bool,
     /// Print every call of memtier_benchmark in a script as a call of krarup load, and end;
     /// --print-config makes files of these
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "json", "csv", "hlog", "rows"])]
     from_memtier: Option<PathBuf>,
     /// Print what memtier_benchmark wrote, its table or its JSON, as JSON in seconds and per
     /// second, and end
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "from_memtier"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "from_memtier", "csv", "hlog", "rows"])]
     memtier_result: Option<PathBuf>,
     /// Merge results that several generators wrote with --json into that of all, and end
     #[arg(long, value_name = "FILE", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["config", "print_config", "from_memtier", "memtier_result", "populate", "populate_only", "start_at", "find_max", "csv", "hlog", "rows"])]
@@ -167,6 +167,9 @@ pub(crate) fn asked(args: &LoadArgs) -> Result<Load, Failure> {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
+    // Where there is no result the file is not asked for.
+    let json = args.json.as_deref().filter(|_| !args.print_config && !args.populate_only);
+    json.map_or(Ok(()), written::writable)?;
     if !args.merge.is_empty() {
         return merge(args);
     }
@@ -184,8 +187,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if let Some(path) = &args.memtier_result {
         let read =
             krarup_load::memtier::read::read(&memtier_text(path)?).map_err(|wrong| misread(path, wrong))?;
-        let json = serde_json::to_string_pretty(&read).map_err(|error| Failure::run(error.to_string()))?;
-        return write(Path::new("-"), |out| writeln!(out, "{json}"));
+        return write_json(args.json.as_deref().unwrap_or(Path::new("-")), &read);
     }
     let mut settings = args.settings()?;
     if args.print_config {
@@ -210,7 +212,11 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if (args.populate || args.populate_only) && load.share.is_none_or(|share| share.number == 1) {
         let (stored, verified) = conductor.populate(&load, &mut observe).map_err(failure)?;
         let which = if verified == stored { " and".to_owned() } else { format!(", {verified} of them") };
-        eprintln!("populated: {stored} keys stored{which} verified");
+        if stored == 0 {
+            eprintln!("nothing to populate: {NO_KEYS}");
+        } else {
+            eprintln!("populated: {stored} keys stored{which} verified");
+        }
     }
     if args.populate_only {
         return Ok(());
@@ -229,6 +235,9 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     Failure::of_both(rows, told)?;
     verdict(&result)
 }
+
+/// Why populating has stored nothing.
+const NO_KEYS: &str = "a queue has no keys, and a trace that names its keys stores them itself";
 
 /// The load of which this generator sends a share, where it is told so.
 fn own_share(args: &LoadArgs, load: Load) -> Result<Load, Failure> {
@@ -294,7 +303,7 @@ pub(crate) fn merged_of(results: &[LoadResult], files: &[PathBuf]) -> Result<Loa
     let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     krarup_load::merge::merge(results, &names).map_err(|error| match error {
         MergeError::Results(wrong) => Failure::from(wrong),
-        MergeError::Clocks(wrong) => Failure::run(wrong),
+        MergeError::Incomplete(wrong) | MergeError::Clocks(wrong) => Failure::run(wrong),
     })
 }
 
@@ -370,7 +379,7 @@ fn find_max(
     if args.json.as_deref() != Some(Path::new("-")) {
         write(Path::new("-"), |out| out.write_all(table::found_max(&max).as_bytes()))?;
     }
-    write_json(args, &max)?;
+    args.json.as_deref().map_or(Ok(()), |path| write_json(path, &max))?;
     if max.found.is_empty() {
         Err(Failure::run("not even one request per second was carried"))
     } else {
@@ -427,11 +436,10 @@ fn report(args: &LoadArgs, result: &LoadResult) -> Result<(), Failure> {
     if !to_stdout {
         write(Path::new("-"), |out| out.write_all(table::table(result, output::width()).as_bytes()))?;
     }
-    write_json(args, result)
+    args.json.as_deref().map_or(Ok(()), |path| write_json(path, result))
 }
 
-fn write_json(args: &LoadArgs, result: &impl serde::Serialize) -> Result<(), Failure> {
-    let Some(path) = &args.json else { return Ok(()) };
+fn write_json(path: &Path, result: &impl serde::Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(result).map_err(|error| Failure::run(error.to_string()))?;
     text.push('\n');
     // Others may wait for the name of a file: it is whole then.
@@ -457,29 +465,32 @@ fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> R
 /// for.
 fn verified(result: &LoadResult) -> Result<(), Failure> {
     let Some(verified) = &result.verified else { return Ok(()) };
+    let populate = if result.config.replays() { FOR_A_TRACE } else { "--populate stores all of them" };
     if verified.mismatched > 0 {
         return Err(Failure::run(format!(
             "verification failed: {} of {} values are not what was stored",
             verified.mismatched, verified.checked
         ))
-        .hint("has something else written keys of this prefix? --populate stores all of them anew"));
+        .hint(format!("has something else written these keys? {populate}")));
     }
     if verified.checked == 0 && result.account.misses > 0 {
         return Err(Failure::run("nothing was verified: all that was asked for was missing")
-            .hint("are keys of this prefix and range there? --populate stores all of them"));
+            .hint(format!("are these keys there? {populate}")));
     }
     Ok(())
 }
 
 /// Whether the run was what was asked for.
-fn verdict(result: &LoadResult) -> Result<(), Failure> {
+pub(crate) fn verdict(result: &LoadResult) -> Result<(), Failure> {
     verified(result)?;
     if let Some(share) = result.config.share.filter(|_| result.interrupted) {
         let what = format!("stopped before its end: this is not the whole of share {}", share.number);
         return Err(Failure::run(what).hint("run all shares again; --merge refuses this one"));
     }
     if result.account.answered == 0 {
-        return Err(Failure::run("not one request was answered"));
+        let failed = result.warnings.iter().find(|one| matches!(one, LoadWarning::ConnectionFailed { .. }));
+        let why = failed.map_or_else(String::new, |failed| format!(": {failed}"));
+        return Err(Failure::run(format!("not one request was answered{why}")));
     }
     if !result.interrupted && result.warnings.contains(&LoadWarning::NothingMeasured) {
         return Err(Failure::run("nothing was measured").hint("make --warm-up shorter, or the run longer"));

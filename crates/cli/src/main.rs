@@ -111,9 +111,9 @@ fn main() -> ExitCode {
             // Its exit code is that of what it ran.
             Ok(Cli { job: Job::Agent(args) }) => agent::run(args),
             // Its exit code is part of its answer.
-            Ok(Cli { job: Job::Headroom(args) }) => headroom::run(&args),
+            Ok(Cli { job: Job::Headroom(args) }) => answered(headroom::run(&args)),
             Ok(Cli { job: Job::Redline(args) }) => redline::run(&args),
-            Ok(Cli { job: Job::Compare(args) }) => compare::run(&args),
+            Ok(Cli { job: Job::Compare(args) }) => answered(compare::run(&args)),
             Ok(cli) => run(&cli).map(done),
             // Help and the version are answers, and no errors.
             Err(answer)
@@ -123,7 +123,7 @@ fn main() -> ExitCode {
                 answer.exit()
             }
             Err(error) => {
-                let job = std::env::args().nth(1);
+                let job = std::env::args_os().nth(1).map(|job| job.to_string_lossy().into_owned());
                 let job = job.filter(|job| Cli::command().find_subcommand(job).is_some());
                 Err(Failure::command_line(&error, job.as_deref()))
             }
@@ -135,6 +135,11 @@ fn main() -> ExitCode {
     };
     output::settle();
     code
+}
+
+/// How a command ends whose exit code 1 is an answer: one that cannot be written is none.
+fn answered(result: Result<ExitCode, Failure>) -> Result<ExitCode, Failure> {
+    result.and_then(|code| output::finish().map(|()| code)).map_err(Failure::beside_answers)
 }
 
 /// A command line, with what [`pages::complete`] adds to help.

@@ -13,7 +13,7 @@ use krarup_units::mistake::system_words;
 
 use crate::failure::Failure;
 use crate::flags::WithWords;
-use crate::{pages, written};
+use crate::{load, pages, written};
 
 /// Run a command line written for memtier_benchmark, unchanged.
 ///
@@ -133,7 +133,8 @@ pub(crate) fn run_line(flags: &[String]) -> Result<(), Failure> {
     };
     let json = || format!("{:#}\n", output::json(&memtier, &results));
     let kept = json_file.map_or(Ok(()), |opened| put(opened, &json()));
-    Failure::of_both(told, kept)
+    Failure::of_both(told, kept)?;
+    results.iter().try_for_each(load::verdict)
 }
 
 /// Writes to a file that was opened before the run, in the place of what stood there.

@@ -183,41 +183,46 @@ pub(crate) fn judge_trials(
     trials.iter().try_for_each(|(folder, _)| not_slower(folder))?;
     let as_it_was =
         args.target.is_none() && args.workers.is_none() && args.server_names.is_empty() && args.seed == SEED;
-    of_trials(trials, (args.target, args.seed), as_it_was, |known| known.or(args))
+    let mut found = Vec::new();
+    for (folder, trial) in trials {
+        let answer = of_trial(folder, (args.target, args.seed), as_it_was, |known| known.or(args))?;
+        found.push((trial.clone(), answer));
+    }
+    Ok(headroom::beside_measured(found, args.target))
 }
 
-/// The same for a report: without a target.
-pub(crate) fn reported(trials: &[(PathBuf, Trial)]) -> Result<Vec<TrialHeadroom>, Failure> {
-    of_trials(trials, (None, SEED), true, |known| known)
+/// The same for a report: without a target, and without what cannot be read any more.
+pub(crate) fn reported(trials: &[(PathBuf, Trial)]) -> Vec<TrialHeadroom> {
+    let judged = |(folder, trial): &(PathBuf, Trial)| {
+        let answer = of_trial(folder, (None, SEED), true, |known| known).unwrap_or_else(|why| {
+            why.warn("nothing is said of the headroom of its trial");
+            None
+        });
+        (trial.clone(), answer)
+    };
+    headroom::beside_measured(trials.iter().map(judged).collect(), None)
 }
 
-fn of_trials(
-    trials: &[(PathBuf, Trial)],
+fn of_trial(
+    folder: &Path,
     question: (Option<ResponseTarget>, u64),
     as_it_was: bool,
     known: impl Fn(KnownProxy) -> KnownProxy,
-) -> Result<Vec<TrialHeadroom>, Failure> {
-    let mut found = Vec::new();
-    for (folder, trial) in trials {
-        let of_proxy = folder.join("middleware/1");
-        // A testbed that is slower says nothing of the machines that figures speak of.
-        let alone = !folder.join("middleware/2").exists() && trials::slower(folder).is_none();
-        let said = of_proxy.join(AT_END);
-        if alone && as_it_was && said.is_file() {
-            found.push((trial.clone(), Some(input::json(&said)?)));
-            continue;
-        }
-        let rows = if alone { rows::of_program(&of_proxy)? } else { None };
-        let judged = rows.map(|rows| {
-            let known = known(KnownProxy::beside(&of_proxy)?);
-            if unfit(&rows, &known)?.is_some() {
-                return Ok(None);
-            }
-            let name = of_proxy.display().to_string();
-            judge_run(&name, &rows, (None, None), &known, question, |_| Vec::new()).map(Some)
-        });
-        let answer = judged.transpose()?.flatten();
-        found.push((trial.clone(), answer));
+) -> Result<Option<Headroom>, Failure> {
+    let of_proxy = folder.join("middleware/1");
+    // A testbed that is slower says nothing of the machines that figures speak of.
+    if folder.join("middleware/2").exists() || trials::slower(folder).is_some() {
+        return Ok(None);
     }
-    Ok(headroom::beside_measured(found, question.0))
+    let said = of_proxy.join(AT_END);
+    if as_it_was && said.is_file() {
+        return input::json(&said).map(Some);
+    }
+    let Some(rows) = rows::of_program(&of_proxy)? else { return Ok(None) };
+    let known = known(KnownProxy::beside(&of_proxy)?);
+    if unfit(&rows, &known)?.is_some() {
+        return Ok(None);
+    }
+    let name = of_proxy.display().to_string();
+    judge_run(&name, &rows, (None, None), &known, question, |_| Vec::new()).map(Some)
 }

@@ -131,14 +131,22 @@ impl RecordedExperiment<'_> {
         Ok(results)
     }
 
-    /// What cannot be read any more; while trials run it is measured anew, and no concern.
-    fn unread(&self) -> impl Iterator<Item = Concern> {
-        let unread = self.store.unread(&self.plan.cells, self.spec.repetitions.most());
-        unread.into_iter().map(|(file, why)| {
+    /// What cannot be read any more: manifests, and what `known` says of the rest of a trial.
+    fn unread(&self, known: &KnownTrials) -> impl Iterator<Item = Concern> {
+        let of_manifest = |(file, why): (PathBuf, std::io::Error)| {
             // What a reader of JSON calls it says nothing to who looks for the file.
             let why = if why.get_ref().is_some() { "it is damaged".to_owned() } else { why.to_string() };
-            Concern { levels: None, warning: Warning::Unread { file: file.display().to_string(), why } }
-        })
+            (file.display().to_string(), why)
+        };
+        let of_trial = |(folder, why): &(PathBuf, Failure)| {
+            let (why, its) = (why.message(), format!("{}/", folder.display()));
+            let folder = folder.strip_prefix(self.store.directory()).unwrap_or(folder);
+            (folder.display().to_string(), why.strip_prefix(&its).unwrap_or(&why).to_owned())
+        };
+        let unread = self.store.unread(&self.plan.cells, self.spec.repetitions.most());
+        let mut unread: Vec<(String, String)> = unread.into_iter().map(of_manifest).collect();
+        unread.extend(known.unread.iter().map(of_trial));
+        unread.into_iter().map(|(file, why)| Concern { levels: None, warning: Warning::Unread { file, why } })
     }
 
     /// What the plan wants of each cell.
@@ -165,16 +173,19 @@ impl RecordedExperiment<'_> {
     /// Analyses what is complete, beside older results, and writes the results down.
     pub(crate) fn analyse(&self, ended: &CampaignEnd, against: &[PathBuf]) -> Result<Results, Failure> {
         let (spec, out) = (self.spec, self.store.directory());
-        let (with_folders, anchor) = self.pooled(&mut KnownTrials::default())?;
-        let headroom = recorded_headroom::reported(&with_folders)?;
+        let mut known = KnownTrials::default();
+        let (with_folders, anchor) = self.pooled(&mut known)?;
+        let headroom = recorded_headroom::reported(&with_folders);
         let trials: Vec<Trial> = with_folders.into_iter().map(|(_, trial)| trial).collect();
         if trials.is_empty() {
-            let last = ended.given_up.first().map_or("none was run", |(_, _, why)| why.as_str());
+            let unread = known.unread.first().map(|(_, why)| why.message());
+            let last = ended.given_up.first().map(|(_, _, why)| why.clone()).or(unread);
+            let last = last.unwrap_or_else(|| "none was run".to_owned());
             return Err(Failure::run(format!("no trial is complete: {last}"))
                 .hint(format!("{} keeps what each station said", out.join("failed").display())));
         }
         let mut results = self.results(&trials, anchor)?;
-        results.concerns.extend(self.unread());
+        results.concerns.extend(self.unread(&known));
         missing::note(&mut results, &self.awaited(), &self.failed()?, &spec.population);
         results.headroom = headroom;
         results.history = history::beside(&results, out, against)?;

@@ -35,7 +35,7 @@ impl TlsArgs {
             eprintln!("warning: {warning}");
         }
         let acceptor = Acceptor::new(&identity, client_authorities.as_deref());
-        acceptor.map(Some).map_err(|why| Failure::usage(why).hint("certificates and keys are PEM files"))
+        acceptor.map(Some).map_err(|why| Failure::usage(why).or_hint("certificates and keys are PEM files"))
     }
 }
 

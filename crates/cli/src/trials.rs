@@ -20,7 +20,7 @@ use krarup_lab::identities::Identities;
 use krarup_lab::plan::{Plan, anchor_run};
 use krarup_lab::platform::Platform;
 use krarup_lab::spec::{Program, Spec, StationRole};
-use krarup_lab::store::{self, ResultsDirectory, folders};
+use krarup_lab::store::{self, Manifest, ResultsDirectory, TrialSystem, folders};
 use krarup_lab::testbed::baselines::{self, KeptScale};
 use krarup_lab::testbed::calibrate::LimitCalibration;
 use krarup_lab::testbed::clock::Offset;
@@ -43,23 +43,32 @@ use krarup_units::{Bytes, Nanos, Seconds};
 use crate::failure::Failure;
 use crate::input::{json, json_if_there};
 
-/// Every trial of the plan that is complete, cells in the plan's order.
-pub(crate) fn read(spec: &Spec, plan: &Plan, store: &ResultsDirectory) -> Result<Vec<Trial>, Failure> {
-    Ok(with_folders(spec, plan, store)?.into_iter().map(|(_, trial)| trial).collect())
-}
-
-/// The same, each with the folder of its records.
+/// Every trial of the plan that is complete, cells in the plan's order, each with the folder of its
+/// records.
 pub(crate) fn with_folders(
     spec: &Spec,
     plan: &Plan,
     store: &ResultsDirectory,
 ) -> Result<Vec<(PathBuf, Trial)>, Failure> {
-    all_but(&BTreeMap::new(), spec, plan, store)
+    let ReadTrials { trials, unread } = all_but(&BTreeMap::new(), spec, plan, store)?;
+    unread.iter().for_each(|(_, why)| why.warn("its trial is left out"));
+    Ok(trials)
+}
+
+/// What was read of a directory: trials that are complete, each with its folder, and why others
+/// cannot be read any more.
+struct ReadTrials {
+    trials: Vec<(PathBuf, Trial)>,
+    unread: Vec<(PathBuf, Failure)>,
 }
 
 /// Trials that were read already: while an experiment runs, what is complete does not change.
 #[derive(Default)]
-pub(crate) struct KnownTrials(BTreeMap<PathBuf, Trial>);
+pub(crate) struct KnownTrials {
+    trials: BTreeMap<PathBuf, Trial>,
+    /// Trials whose records could not be read, with the reason.
+    pub(crate) unread: Vec<(PathBuf, Failure)>,
+}
 
 impl KnownTrials {
     /// Every trial of the plan that is complete; only those that are not known are read.
@@ -69,10 +78,11 @@ impl KnownTrials {
         plan: &Plan,
         store: &ResultsDirectory,
     ) -> Result<Vec<(PathBuf, Trial)>, Failure> {
-        let trials = all_but(&self.0, spec, plan, store)?;
+        let ReadTrials { trials, unread } = all_but(&self.trials, spec, plan, store)?;
+        self.unread = unread;
         for (folder, trial) in &trials {
-            if !self.0.contains_key(folder) {
-                self.0.insert(folder.clone(), trial.clone());
+            if !self.trials.contains_key(folder) {
+                self.trials.insert(folder.clone(), trial.clone());
             }
         }
         Ok(trials)
@@ -85,8 +95,8 @@ fn all_but(
     spec: &Spec,
     plan: &Plan,
     store: &ResultsDirectory,
-) -> Result<Vec<(PathBuf, Trial)>, Failure> {
-    let mut trials = Vec::new();
+) -> Result<ReadTrials, Failure> {
+    let (mut trials, mut unread) = (Vec::new(), Vec::new());
     let identities = identities(plan, store)?;
     let scale = kept_scale(store.directory())?;
     for cell in &plan.cells {
@@ -98,26 +108,36 @@ fn all_but(
             }
             let clients = cell.count(&spec.stations.clients, 1);
             let cool_down = spec.phases.cool_down > 0.0;
-            let mut trial = trial(&folder, clients, plan.label(cell), repetition, cool_down)?;
+            let mut trial = match trial(&folder, clients, plan.label(cell), repetition, cool_down) {
+                Ok(trial) => trial,
+                Err(why) => {
+                    unread.push((folder, why));
+                    continue;
+                }
+            };
             if let Some(by) = manifest.slower {
                 trial = trial.scaled_back(by);
-                scale.iter().for_each(|kept| of_machines(&mut trial.cpu, by, &kept.testbed.stations));
+                let shares = manifest.system.unwrap_or_default().shares;
+                let stations = scale.iter().map(|kept| &kept.testbed.stations);
+                stations.for_each(|stations| of_machines(&mut trial.cpu, by, stations, &shares));
             }
             trial.factors = cell.named_levels();
             trial.disturbed = manifest.disturbed;
             trials.push((folder, trial));
         }
     }
-    Ok(trials)
+    Ok(ReadTrials { trials, unread })
 }
 
 /// Processor time that was scaled back, as that of the machines which stations stand for: by the
 /// share that a baseline has found for one of these its processors are quicker or slower than ours.
-fn of_machines(cpu: &mut [ProcessCpu], by: f64, stations: &[ScaledStation]) {
+/// A trial keeps its `shares`; those that say none were run with what was found last.
+fn of_machines(cpu: &mut [ProcessCpu], by: f64, stations: &[ScaledStation], shares: &BTreeMap<String, f64>) {
     for process in cpu {
         let is_its = |one: &&ScaledStation| station(&one.station) == process.station;
-        let Some(ScaledStation { processors, share, .. }) = stations.iter().find(is_its) else { continue };
-        let times = processors / (share * by);
+        let Some(its) = stations.iter().find(is_its) else { continue };
+        let share = shares.get(&its.station).unwrap_or(&its.share);
+        let times = its.processors / (share * by);
         process.busy *= times;
         // Whole ones are whole again.
         process.cores = (process.cores * times * 1e9).round() / 1e9;
@@ -141,17 +161,13 @@ pub(crate) fn seals(
 /// The runs of the anchor that are complete, by block.
 pub(crate) fn anchors(spec: &Spec, plan: &Plan, store: &ResultsDirectory) -> Result<Vec<AnchorRun>, Failure> {
     let Some(cell) = plan.anchor(spec) else { return Ok(Vec::new()) };
-    let identities = &identities(plan, store)?;
-    let in_block = |block: u32| {
-        // One at each end, and no more between than there are trials.
-        (0..plan.cells.len() as u32 + 2).filter_map(move |number| {
-            let run = anchor_run(block, number);
-            let (_, manifest) = store.complete(cell, run, identities)?;
-            let (started_unix, throughput) = (manifest.started_unix, manifest.throughput);
-            Some(AnchorRun { block, started_unix, throughput, response: manifest.response })
-        })
+    let run = |manifest: Manifest| {
+        let Manifest { repetition, started_unix, throughput, response, .. } = manifest;
+        let its = |block: &u32| (anchor_run(*block, 0)..anchor_run(block + 1, 0)).contains(&repetition);
+        let block = (0..spec.repetitions.most()).find(its)?;
+        Some(AnchorRun { block, started_unix, throughput, response })
     };
-    Ok((0..spec.repetitions.most()).flat_map(in_block).collect())
+    Ok(store.anchor_runs(cell, &identities(plan, store)?).into_iter().filter_map(run).collect())
 }
 
 /// Which trials belong to a directory that is read.
@@ -243,6 +259,7 @@ fn apart_by_machine(clocks: &BTreeMap<String, Offset>) -> Option<Seconds> {
 /// What all of it runs on: machines and programs.
 pub(crate) fn system(servers: &str, started: String, starter: &Starter, spec: &Spec) -> Environment {
     let host = Platform::this();
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let mut environment = Environment {
         cpu: host.cpu,
         cores: host.cores,
@@ -252,7 +269,7 @@ pub(crate) fn system(servers: &str, started: String, starter: &Starter, spec: &S
             ("krarup".into(), env!("CARGO_PKG_VERSION").into()),
             ("servers".into(), servers.to_owned()),
         ],
-        command_line: std::env::args().collect::<Vec<_>>().join(" "),
+        command_line: words.collect::<Vec<_>>().join(" "),
         started,
         ways: Vec::new(),
         limits: starter.calibrations.iter().map(limit).collect(),
@@ -320,11 +337,63 @@ pub(crate) fn also_on(kept: &mut Environment, now: &Environment) -> Vec<String> 
         others.push(format!("{} took the place of {}", names(&new), names(&gone)));
         kept.versions.extend(new);
     }
-    if kept.cores != now.cores && kept.cores > 0 {
+    if kept.cores != now.cores && kept.cores > 0 && now.cores > 0 {
         others.push(format!("processors were {} and are {}", kept.cores, now.cores));
         kept.cores = 0;
     }
     others
+}
+
+/// What is compared of a system, as trials keep it: with the share of each station that is scaled.
+pub(crate) fn kept_system(system: &Environment, shares: BTreeMap<String, f64>) -> TrialSystem {
+    let Environment { cpu, cores, kernel, versions, .. } = system;
+    let own = [(CPU, cpu.clone()), (CORES, cores.to_string()), (KERNEL, kernel.clone())];
+    let own = own.map(|(name, what)| (name.to_owned(), what));
+    TrialSystem { names: own.into_iter().chain(versions.iter().cloned()).collect(), shares }
+}
+
+/// The same, as it is compared.
+fn environment_of(trial: &TrialSystem) -> Environment {
+    let own = |name: &str| trial.names.get(name).cloned().unwrap_or_default();
+    let is_version = |(name, _): &(&String, &String)| ![CPU, CORES, KERNEL].contains(&name.as_str());
+    let versions = trial.names.iter().filter(is_version);
+    Environment {
+        cpu: own(CPU),
+        cores: own(CORES).parse().unwrap_or(0),
+        kernel: own(KERNEL),
+        versions: versions.map(|(name, what)| (name.clone(), what.clone())).collect(),
+        ..Environment::default()
+    }
+}
+
+/// What processor, processors and system are called where a trial keeps them.
+const CPU: &str = "processor";
+const CORES: &str = "processors";
+const KERNEL: &str = "system";
+
+/// Adds to what trials were measured on what one of them says that is not named there, and says
+/// what: it was left aside while others were measured.
+pub(crate) fn also_before(kept: &mut Environment, trial: &TrialSystem) -> Vec<String> {
+    let (before, mut earlier) = (kept.clone(), environment_of(trial));
+    let added = also_on(kept, &earlier);
+    if added.is_empty() {
+        return added;
+    }
+    let others = also_on(&mut earlier, &before);
+    if others.is_empty() { added } else { others }
+}
+
+/// By which share of itself a share that is searched for anew may differ.
+const SHARES_WITHIN: f64 = 0.02;
+
+/// Which stations had another share of a processor in a trial than they have `now`.
+pub(crate) fn other_shares(trial: &TrialSystem, now: &BTreeMap<String, f64>) -> Vec<String> {
+    let other = |(station, share): (&String, &f64)| {
+        let now = now.get(station)?;
+        let differs = (share - now).abs() > SHARES_WITHIN * now;
+        differs.then(|| format!("the share of the {station} was {share:.4} and is {now:.4}"))
+    };
+    trial.shares.iter().filter_map(other).collect()
 }
 
 /// How the names of other machines begin among versions.
@@ -936,17 +1005,61 @@ mod tests {
     #[test]
     fn a_share_that_was_found_is_that_of_a_machine_whose_processors_differ_from_ours() {
         let process = |station| ProcessCpu { station, name: "p".into(), busy: 0.5, cores: 0.5 };
-        let mut cpu = [SystemPart::Server, SystemPart::Middleware].map(process);
-        let found = ScaledStation {
+        let cpu = [SystemPart::Server, SystemPart::Middleware].map(process);
+        let found = [ScaledStation {
             station: "servers".into(),
             count: 1,
             processors: 1.0,
             share: 0.05,
             link: None,
             delay: 0.0,
+        }];
+        let of = |mut cpu: [ProcessCpu; 2], shares: &[(&str, f64)]| {
+            let shares = shares.iter().map(|(station, share)| ((*station).to_owned(), *share));
+            let shares: BTreeMap<String, f64> = shares.collect();
+            of_machines(&mut cpu, 10.0, &found, &shares);
+            cpu.map(|process| (process.busy, process.cores))
         };
-        of_machines(&mut cpu, 10.0, &[found]);
-        assert_eq!(cpu.map(|process| (process.busy, process.cores)), [(1.0, 1.0), (0.5, 0.5)]);
+        assert_eq!(of(cpu.clone(), &[]), [(1.0, 1.0), (0.5, 0.5)]);
+        // Half of another share, which was found before, is half of the same processor.
+        let [mut server, proxy] = cpu;
+        (server.busy, server.cores) = (0.625, 0.625);
+        assert_eq!(of([server, proxy], &[("servers", 0.0625)]), [(1.0, 1.0), (0.5, 0.5)]);
+    }
+
+    #[test]
+    fn another_share_is_one_that_a_search_for_the_same_does_not_find() {
+        let trial = TrialSystem {
+            shares: [("servers".to_owned(), 0.05), ("clients".to_owned(), 0.1)].into(),
+            ..TrialSystem::default()
+        };
+        let now = |servers: f64| -> BTreeMap<String, f64> {
+            [("servers".to_owned(), servers), ("clients".to_owned(), 0.1)].into()
+        };
+        assert_eq!(other_shares(&trial, &now(0.0505)), Vec::<String>::new());
+        let said = "the share of the servers was 0.0500 and is 0.0600";
+        assert_eq!(other_shares(&trial, &now(0.06)), [said]);
+        assert!(other_shares(&TrialSystem::default(), &now(0.06)).is_empty(), "earlier trials say none");
+    }
+
+    /// Trials that were in no plan for a while: what stands beside them was written without them.
+    #[test]
+    fn a_system_that_a_trial_alone_names_is_one_of_the_results() {
+        let on = |kernel: &str, proxy: &str| Environment {
+            cpu: "X".into(),
+            cores: 2,
+            kernel: kernel.into(),
+            versions: vec![("krarup".into(), "1".into()), ("middleware".into(), proxy.into())],
+            ..Environment::default()
+        };
+        let (first, now) = (on("Linux 1", "a"), on("Linux 2", "b"));
+        let trial = kept_system(&first, BTreeMap::new());
+        assert_eq!(environment_of(&trial), first);
+        let mut kept = Environment { memory: "4 GiB".into(), ..now.clone() };
+        let said = ["system was `Linux 1` and is `Linux 2`", "middleware was `a` and is `b`"];
+        assert_eq!(also_before(&mut kept, &trial), said);
+        assert_eq!((kept.kernel.as_str(), kept.memory.as_str()), ("Linux 2 and Linux 1", "4 GiB"));
+        assert!(also_before(&mut kept, &trial).is_empty() && also_on(&mut kept, &now).is_empty());
     }
 
     #[test]

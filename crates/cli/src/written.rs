@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use krarup_record::file;
+use krarup_record::file::{self, Partial};
 use krarup_report::document::Document;
 use krarup_report::{Page, html};
 use krarup_units::mistake::system_words;
@@ -38,6 +38,24 @@ fn open(path: &Path) -> Result<File, Failure> {
 /// As [`open`].
 pub(crate) fn opened(path: Option<PathBuf>) -> Result<Option<(PathBuf, File)>, Failure> {
     path.map(|path| open(&path).map(|file| (path, file))).transpose()
+}
+
+/// Refuses a file that cannot be saved at the end of a long run: at its beginning. Nothing is there
+/// under its name until then, but what stood there before.
+///
+/// # Errors
+/// Names the file; exit code 1.
+pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
+    if path == Path::new("-") {
+        return Ok(());
+    }
+    let begun = match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        // A device or a pipe is written into.
+        Ok(there) if !there.is_file() => Ok(()),
+        _ => Partial::create(path).map(drop),
+    };
+    begun.map_err(|error| unwritten(path, &system_words(&error)))
 }
 
 /// A file that cannot be written, and why; exit code 1.

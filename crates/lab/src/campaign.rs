@@ -5,7 +5,8 @@
 //! block 0: cell cell cell …   each: complete already? ─▶ next
 //! block 1: cell cell cell …         else try, at most 1 + retries times ─▶ complete | failed
 //!                                   (once more where others disturbed one)
-//!          the anchor before the first, after the last, and between
+//!          the anchor before the first, after the last, and between; beside those that are run
+//!          later than all of these it is run once more
 //! block …: only cells whose runs do not agree yet (`until`)
 //! ```
 
@@ -17,10 +18,10 @@ use krarup_units::Seconds;
 
 use crate::identities::Identities;
 use crate::identity::{Identity, ManifestIdentity};
-use crate::plan::{Plan, PlannedCell, with_anchors};
+use crate::plan::{Plan, PlannedCell, anchor_run, is_anchor_run, with_anchors};
 use crate::spec::Spec;
 use crate::stop::Stop;
-use crate::store::{Manifest, ResultsDirectory};
+use crate::store::{Manifest, ResultsDirectory, TrialSystem};
 
 /// One trial that is to be run.
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +115,8 @@ pub struct CampaignStore<'a> {
     pub disturbed: DisturbedTrials,
     /// The digest of the guesses that are sealed there; each trial keeps it.
     pub seal: Option<&'a str>,
+    /// What trials are measured on now; each keeps it.
+    pub system: Option<&'a TrialSystem>,
 }
 
 /// What happens, for those that watch.
@@ -166,13 +169,14 @@ pub fn run(
     now: &dyn Fn() -> Seconds,
     tell: &mut dyn FnMut(&CampaignEvent<'_>),
 ) -> Result<CampaignEnd, CampaignError> {
-    let CampaignStore { store, identities, disturbed, seal } = results;
+    let CampaignStore { store, identities, .. } = results;
     let mut ended = CampaignEnd::default();
     let mut values: Vec<Vec<(f64, Seconds)>> = vec![Vec::new(); plan.cells.len()];
     let anchor = plan.anchor_every(spec);
     // What fails for certain fails in every repetition of its cell.
     let mut hopeless: BTreeMap<usize, String> = BTreeMap::new();
-    let all = plan.in_block(spec) * spec.repetitions.min as usize;
+    let in_block = plan.in_block(spec);
+    let all = in_block * spec.repetitions.min as usize;
     let mut progress = CampaignProgress { done: 0, all, complete: 0, given_up: 0 };
     for repetition in 0..spec.repetitions.most() {
         let needed: Vec<&PlannedCell> = plan
@@ -181,9 +185,10 @@ pub fn run(
             .filter(|cell| repetition < spec.repetitions.min || !spec.repetitions.agree(&values[cell.number]))
             .collect();
         let order = with_anchors(&needed, repetition, anchor);
-        if repetition >= spec.repetitions.min {
-            progress.all += order.len();
-        }
+        let cell = anchor.map(|(cell, _)| cell);
+        let order = with_later_anchors(order, repetition, cell, results, &hopeless);
+        let counted = if repetition < spec.repetitions.min { in_block } else { 0 };
+        progress.all += order.len() - counted;
         for (cell, run) in order {
             let manifest = if let Some((_, manifest)) = store.complete(cell, run, identities) {
                 ended.skipped += 1;
@@ -196,13 +201,10 @@ pub fn run(
             } else {
                 let found = match hopeless.get(&cell.number) {
                     Some(why) => Err((why.clone(), true)),
-                    None => Trying { spec, store, stop, now, disturbed, seal }.run(
-                        cell,
-                        run,
-                        testbed,
-                        &mut progress,
-                        tell,
-                    )?,
+                    None => {
+                        let trying = Trying { spec, results, stop, now };
+                        trying.run(cell, run, testbed, &mut progress, tell)?
+                    }
                 };
                 let give_up = |(why, certain): (String, bool)| {
                     if certain {
@@ -224,14 +226,44 @@ pub fn run(
     Ok(ended)
 }
 
+/// The order of a block with the anchor beside what is left of it, where all its planned runs are
+/// there already: they say nothing of the machine as it is now. What is `hopeless` is not run.
+fn with_later_anchors<'a>(
+    mut order: Vec<(&'a PlannedCell, u32)>,
+    block: u32,
+    anchor: Option<&'a PlannedCell>,
+    CampaignStore { store, identities, .. }: CampaignStore<'_>,
+    hopeless: &BTreeMap<usize, String>,
+) -> Vec<(&'a PlannedCell, u32)> {
+    let Some(anchor) = anchor.filter(|cell| !hopeless.contains_key(&cell.number)) else {
+        return order;
+    };
+    let is_due = |(cell, run): &(&PlannedCell, u32)| {
+        !hopeless.contains_key(&cell.number) && store.complete(cell, *run, identities).is_none()
+    };
+    let (Some(first), Some(last)) = (order.iter().position(is_due), order.iter().rposition(is_due)) else {
+        return order;
+    };
+    let (begin, end) = (anchor_run(block, 0), anchor_run(block + 1, 0));
+    let there = store.anchor_runs(anchor, identities).into_iter().map(|manifest| manifest.repetition);
+    let known = there.chain(order.iter().map(|(_, run)| *run)).filter(|run| (begin..end).contains(run));
+    let next = known.max().map_or(begin, |most| most + 1);
+    if is_anchor_run(order[last].1) || next + 1 >= end {
+        return order;
+    }
+    order.insert(last + 1, (anchor, next + 1));
+    if !is_anchor_run(order[first].1) {
+        order.insert(first, (anchor, next));
+    }
+    order
+}
+
 /// One trial, tried until it is complete or given up.
 struct Trying<'a> {
     spec: &'a Spec,
-    store: &'a ResultsDirectory,
+    results: CampaignStore<'a>,
     stop: &'a Stop,
     now: &'a dyn Fn() -> Seconds,
-    disturbed: DisturbedTrials,
-    seal: Option<&'a str>,
 }
 
 impl Trying<'_> {
@@ -245,6 +277,7 @@ impl Trying<'_> {
         progress: &mut CampaignProgress,
         tell: &mut dyn FnMut(&CampaignEvent<'_>),
     ) -> Result<Result<Manifest, (String, bool)>, CampaignError> {
+        let CampaignStore { store, disturbed, seal, system, .. } = self.results;
         let mut last = String::new();
         let (mut attempt, mut last_attempt) = (0, self.spec.retries);
         while attempt <= last_attempt {
@@ -253,7 +286,7 @@ impl Trying<'_> {
             }
             let due = DueTrial { cell, repetition, attempt };
             tell(&CampaignEvent::Begins(due, *progress));
-            let folder = self.store.begin()?;
+            let folder = store.begin()?;
             let started_unix = (self.now)();
             let outcome = testbed.run(&due, &folder);
             let certain = outcome.certain && outcome.failed.is_some();
@@ -263,7 +296,7 @@ impl Trying<'_> {
             }
             // A machine that others use is given a second chance, which is no retry; what it gives
             // then is kept, and marked.
-            let repeats = self.spec.retries > 0 && self.disturbed == DisturbedTrials::Repeat;
+            let repeats = self.spec.retries > 0 && disturbed == DisturbedTrials::Repeat;
             let again = repeats && last_attempt == self.spec.retries;
             let undone = outcome.failed.is_none();
             let failed = outcome.failed.or_else(|| outcome.disturbed.clone().filter(|_| again));
@@ -279,9 +312,10 @@ impl Trying<'_> {
                 slower: self.spec.scale.as_ref().map(|_| self.spec.slower()),
                 failed,
                 disturbed: outcome.disturbed,
-                sheet: self.seal.map(str::to_owned),
+                sheet: seal.map(str::to_owned),
+                system: system.cloned(),
             };
-            self.store.end(cell, &manifest)?;
+            store.end(cell, &manifest)?;
             match &manifest.failed {
                 None => {
                     progress.done += 1;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{Identity, ManifestIdentity};
 use crate::plan::{Plan, PlannedCell, is_anchor_run};
 use crate::spec::Spec;
-use crate::store::{self, Manifest, ResultsDirectory};
+use crate::store::{self, Manifest, ResultsDirectory, TrialSystem};
 
 /// Which trials belong to a directory: what each cell's trials must be, by the cell's folder.
 /// Written by the runs of trials there.
@@ -32,10 +32,12 @@ struct Meant {
 const FILE: &str = "identities.json";
 
 /// The trials of a directory, as a plan finds them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrialsThere {
     /// Those that belong to the plan: they are kept, and not run again.
     pub kept: usize,
+    /// What these were measured on, each system once.
+    pub systems: Vec<TrialSystem>,
     /// Those in the place of one of its trials, which replaces them when it is run.
     pub replaced: usize,
     /// Those of other cells or repetitions: they stay where they are, and are in no figure.
@@ -97,6 +99,7 @@ impl Identities {
             };
             if self.holds(cell, &manifest) {
                 there.kept += 1;
+                there.systems.extend(manifest.system.filter(|system| !there.systems.contains(system)));
                 continue;
             }
             there.replaced += 1;
@@ -158,5 +161,20 @@ impl ResultsDirectory {
         let manifest = store::read(&folder).ok()?;
         let meant = manifest.repetition == repetition && identities.holds(cell, &manifest);
         meant.then_some((folder, manifest))
+    }
+
+    /// The complete runs of the anchor in this cell that belong to the directory, block by block in
+    /// the order of their numbers.
+    pub fn anchor_runs(&self, cell: &PlannedCell, identities: &Identities) -> Vec<Manifest> {
+        let of_cell = store::folders(&self.trials().join(&cell.folder)).into_iter();
+        let complete = |folder: PathBuf| {
+            let manifest = store::read(&folder).ok()?;
+            let run = manifest.repetition;
+            let meant = is_anchor_run(run) && folder == self.place(cell, run);
+            (meant && identities.holds(cell, &manifest)).then_some(manifest)
+        };
+        let mut runs: Vec<Manifest> = of_cell.filter_map(complete).collect();
+        runs.sort_by_key(|manifest| manifest.repetition);
+        runs
     }
 }

@@ -3,12 +3,14 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::monitor::carriers;
 
 /// The first words of lines that are no processes.
+const LEDGER: &str = "ledger";
 const SPACE: &str = "netns";
 const GROUP: &str = "group";
 const FOLDER: &str = "folder";
@@ -50,7 +52,7 @@ impl LedgerEntry {
 }
 
 /// A file with a line for each process: its number, and when it began, since numbers are given
-/// again.
+/// again. Its first line says which file it is, and where: what a copy lists is another runner's.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     path: PathBuf,
@@ -119,14 +121,25 @@ impl Ledger {
 
     fn line(&self, what: &str, which: &str) {
         if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(&self.path) {
+            let empty = file.metadata().ok().filter(|file| file.len() == 0);
+            let own = |file: fs::Metadata| format!("{LEDGER} {} {}\n", file.ino(), self.value());
+            let first = empty.map_or_else(String::new, own);
             // In one piece: stations write here, too.
-            let _ = file.write_all(format!("{what} {which}\n").as_bytes());
+            let _ = file.write_all(format!("{first}{what} {which}\n").as_bytes());
         }
     }
 
-    /// All that was written down, in its order.
+    /// All that was written down, in its order; nothing where this is a copy.
     pub(crate) fn entries(&self) -> Vec<LedgerEntry> {
         let text = fs::read_to_string(&self.path).unwrap_or_default();
+        let number = fs::metadata(&self.path).map_or(0, |file| file.ino()).to_string();
+        let of_other = |line: &str| {
+            let named = line.strip_prefix(LEDGER).and_then(|rest| rest.trim_start().split_once(' '));
+            named.is_some_and(|(its, place)| its != number && place != self.value())
+        };
+        if text.lines().next().is_some_and(of_other) {
+            return Vec::new();
+        }
         text.lines().filter_map(LedgerEntry::read).collect()
     }
 

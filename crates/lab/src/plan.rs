@@ -4,7 +4,7 @@
 //! in an order drawn from the seed (Montgomery 2017, chapter 4: blocking and randomisation), so
 //! that a slow drift of the machine meets all cells alike.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use krarup_load::random;
 use krarup_units::Seconds;
@@ -39,26 +39,8 @@ impl Plan {
     /// The cells of a spec: all combinations of levels, zipped factors together, exceptions left
     /// out.
     pub fn of(spec: &Spec) -> Self {
-        // Each group is what moves by itself: one factor, or several zipped ones.
-        let mut groups: Vec<Vec<usize>> = Vec::new();
-        let place = |name: &str| spec.factors.iter().position(|factor| factor.name.get_ref() == name);
-        let zipped = |index: usize| {
-            let name = spec.factors[index].name.get_ref();
-            spec.zip.iter().find(|zip| zip.get_ref().contains(name))
-        };
-        for index in 0..spec.factors.len() {
-            match zipped(index) {
-                None => groups.push(vec![index]),
-                Some(zip) => {
-                    let members: Vec<usize> = zip.get_ref().iter().filter_map(|name| place(name)).collect();
-                    if !groups.contains(&members) {
-                        groups.push(members);
-                    }
-                }
-            }
-        }
         let mut combinations: Vec<Vec<(usize, usize)>> = vec![Vec::new()];
-        for group in &groups {
+        for group in &groups(spec) {
             let levels = spec.factors[group[0]].levels.len();
             combinations = combinations
                 .into_iter()
@@ -70,7 +52,7 @@ impl Plan {
                 })
                 .collect();
         }
-        let mut cells = Vec::new();
+        let (mut cells, mut folders) = (Vec::new(), BTreeSet::new());
         for mut chosen in combinations {
             chosen.sort_unstable();
             let pairs: Vec<_> =
@@ -91,7 +73,7 @@ impl Plan {
                 });
                 let (number, words) = (cells.len(), words.collect());
                 let mut folder = folder(&levels);
-                if cells.iter().any(|other: &PlannedCell| other.folder == folder) {
+                if !folders.insert(folder.clone()) {
                     folder = format!("{folder}~{number}");
                 }
                 cells.push(PlannedCell { number, folder, levels, words });
@@ -145,14 +127,41 @@ impl Plan {
     }
 }
 
+/// What moves by itself: one factor, or several zipped ones, by their places in the spec.
+fn groups(spec: &Spec) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let place = |name: &str| spec.factors.iter().position(|factor| factor.name.get_ref() == name);
+    let zipped = |index: usize| {
+        let name = spec.factors[index].name.get_ref();
+        spec.zip.iter().find(|zip| zip.get_ref().contains(name))
+    };
+    for index in 0..spec.factors.len() {
+        match zipped(index) {
+            None => groups.push(vec![index]),
+            Some(zip) => {
+                let members: Vec<usize> = zip.get_ref().iter().filter_map(|name| place(name)).collect();
+                if !groups.contains(&members) {
+                    groups.push(members);
+                }
+            }
+        }
+    }
+    groups
+}
+
+/// How many combinations of levels a plan is made of, those that exceptions leave out too.
+pub(crate) fn combination_count(spec: &Spec) -> f64 {
+    groups(spec).iter().map(|group| spec.factors[group[0]].levels.len() as f64).product()
+}
+
 /// Runs of the anchor are counted from here on, apart from repetitions.
 const ANCHORS: u32 = 1 << 24;
 /// Most runs of the anchor in one block.
-const IN_BLOCK: u32 = 1 << 12;
+pub(crate) const MOST_ANCHORS: u32 = 1 << 12;
 
 /// The number of a run of the anchor, in the place of a repetition.
 pub fn anchor_run(block: u32, number: u32) -> u32 {
-    ANCHORS + block * IN_BLOCK + number
+    ANCHORS + block * MOST_ANCHORS + number
 }
 
 /// Whether a run is one of the anchor.
@@ -165,7 +174,7 @@ pub fn is_anchor_run(run: u32) -> bool {
 pub fn run_name(repetition: u32) -> String {
     match repetition.checked_sub(ANCHORS) {
         None => repetition.to_string(),
-        Some(anchor) => format!("anchor-{}-{}", anchor / IN_BLOCK, anchor % IN_BLOCK),
+        Some(anchor) => format!("anchor-{}-{}", anchor / MOST_ANCHORS, anchor % MOST_ANCHORS),
     }
 }
 

@@ -9,8 +9,9 @@
 //! DIR/unfinished/                              what is being run, or was when the power failed
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -61,6 +62,19 @@ pub struct Manifest {
     /// The digest of the guesses that were sealed when it began; none where none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sheet: Option<String>,
+    /// What it was measured on; none where an earlier version did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<TrialSystem>,
+}
+
+/// What a trial was measured on, as far as that is compared with what others were.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrialSystem {
+    /// What processor, kernel, programs and machines are, by what they are called.
+    pub names: BTreeMap<String, String>,
+    /// Which share of a processor each station of a kind had; empty where nothing was scaled.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shares: BTreeMap<String, f64>,
 }
 
 /// A directory of results.
@@ -148,8 +162,24 @@ impl ResultsDirectory {
     /// From the system, with the path.
     pub fn write(&self, name: &str, contents: &[u8]) -> io::Result<()> {
         let (path, beside) = (self.directory.join(name), self.directory.join(format!(".{name}.new")));
-        named(&beside, fs::write(&beside, contents))?;
+        let written = File::create(&beside).and_then(|mut file| {
+            file.write_all(contents)?;
+            file.sync_all()
+        });
+        named(&beside, written)?;
         named(&path, fs::rename(&beside, &path))
+    }
+
+    /// Takes a file of the directory away, where it is there.
+    ///
+    /// # Errors
+    /// From the system, with the path.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        let path = self.directory.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => named(&path, Err(error)),
+            _ => Ok(()),
+        }
     }
 
     /// An empty folder for a trial that begins.
@@ -183,6 +213,8 @@ impl ResultsDirectory {
         if let Some(parent) = to.parent() {
             named(parent, fs::create_dir_all(parent))?;
         }
+        // A name outlives a power failure that takes with it what was written under it.
+        sync(&from)?;
         if to.exists() {
             named(&to, fs::remove_dir_all(&to))?;
         }
@@ -225,6 +257,20 @@ impl ResultsDirectory {
         }
         found
     }
+}
+
+/// Lets all files below a folder reach the disk.
+fn sync(folder: &Path) -> io::Result<()> {
+    for entry in named(folder, fs::read_dir(folder))? {
+        let entry = named(folder, entry)?;
+        let (path, kind) = (entry.path(), named(folder, entry.file_type())?);
+        if kind.is_dir() {
+            sync(&path)?;
+        } else if kind.is_file() {
+            named(&path, File::open(&path).and_then(|file| file.sync_all()))?;
+        }
+    }
+    Ok(())
 }
 
 /// The folders in a folder, by name; none where there is no such folder.

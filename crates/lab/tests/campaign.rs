@@ -13,10 +13,10 @@ use krarup_lab::campaign::{
 };
 use krarup_lab::identities::Identities;
 use krarup_lab::identity::{Identity, ManifestIdentity};
-use krarup_lab::plan::Plan;
+use krarup_lab::plan::{Plan, run_name};
 use krarup_lab::spec::Spec;
 use krarup_lab::stop::Stop;
-use krarup_lab::store::{ResultsDirectory, read};
+use krarup_lab::store::{ResultsDirectory, TrialSystem, read};
 
 fn spec(head: &str) -> Spec {
     Spec::parse(&text(head), "spec.toml").unwrap()
@@ -43,7 +43,7 @@ flags = ["$workload", "$clients"]
 }
 
 fn campaign_store<'a>(store: &'a ResultsDirectory, identities: &'a Identities) -> CampaignStore<'a> {
-    CampaignStore { store, identities, disturbed: DisturbedTrials::Repeat, seal: None }
+    CampaignStore { store, identities, disturbed: DisturbedTrials::Repeat, seal: None, system: None }
 }
 
 /// A folder of its own, empty.
@@ -62,6 +62,7 @@ struct Made<'a> {
     fails: fn(&DueTrial<'_>) -> bool,
     certain: fn(&DueTrial<'_>) -> bool,
     disturbed: fn(&DueTrial<'_>) -> bool,
+    rate: f64,
     spread: f64,
 }
 
@@ -74,6 +75,7 @@ impl<'a> Made<'a> {
             fails: |_| false,
             certain: |_| false,
             disturbed: |_| false,
+            rate: 100.0,
             spread: 0.0,
         }
     }
@@ -87,7 +89,7 @@ impl TrialRunner for Made<'_> {
             return TrialOutcome { failed: Some("interrupted".into()), ..TrialOutcome::default() };
         }
         self.run += 1;
-        let throughput = 100.0 + self.spread * f64::from(due.repetition);
+        let throughput = self.rate + self.spread * f64::from(due.repetition);
         let failed = (self.fails)(due).then(|| format!("no luck in attempt {}", due.attempt));
         let disturbed = (self.disturbed)(due).then(|| "a compiler ran".to_owned());
         let certain = (self.certain)(due);
@@ -225,6 +227,48 @@ fn an_anchor_is_run_beside_every_repetition_and_counts_in_none() {
     assert!(of_anchor.contains(&"anchor-1-2".to_owned()));
 }
 
+/// The anchor of another day says nothing of the machine on which trials are added.
+#[test]
+fn the_anchor_is_run_beside_trials_that_are_added_to_a_block_that_was_over() {
+    let head = "repetitions = { min = 2 }\nanchor = { levels = { workload = \"read\", clients = 2 } }";
+    let folder = fresh("campaign-anchor-later");
+    let stop = Stop::default();
+    let ended = run(&spec(head), &folder, &mut Made::new(&stop)).unwrap();
+    assert_eq!((ended.complete, ended.skipped), (2 * (6 + 2), 0));
+    let more = Spec::parse(&text(head).replace("[1, 2, 4]", "[1, 2, 4, 8]"), "spec.toml").unwrap();
+    let mut slower = Made { rate: 70.0, ..Made::new(&stop) };
+    let ended = run(&more, &folder, &mut slower).unwrap();
+    assert_eq!((ended.complete, ended.skipped, slower.run), (2 * (8 + 4), 2 * (6 + 2), 2 * (2 + 2)));
+    let (store, plan) = (ResultsDirectory::at(&folder), Plan::of(&more));
+    let identities = Identities::of_directory(&store, &plan).unwrap();
+    let anchor = plan.anchor(&more).unwrap();
+    let runs = store.anchor_runs(anchor, &identities);
+    let runs: Vec<_> = runs.iter().map(|run| (run_name(run.repetition), run.throughput)).collect();
+    let of_block = |block: u32| {
+        let rates = [100.0, 100.0, 70.0, 70.0].into_iter().enumerate();
+        rates.map(move |(number, rate)| (format!("anchor-{block}-{number}"), rate))
+    };
+    assert_eq!(runs, of_block(0).chain(of_block(1)).collect::<Vec<_>>());
+    let mut nothing = Made::new(&stop);
+    run(&more, &folder, &mut nothing).unwrap();
+    assert_eq!(nothing.run, 0, "all is there");
+}
+
+#[test]
+fn trials_keep_what_they_were_measured_on() {
+    let spec = spec("repetitions = { min = 1 }");
+    let plan = Plan::of(&spec);
+    let store = ResultsDirectory::open(&fresh("campaign-system")).unwrap();
+    let identities = identities(&store, &spec, &plan);
+    let names = [("system".to_owned(), "Linux 1.0".to_owned())].into();
+    let system = TrialSystem { names, shares: [("servers".to_owned(), 0.05)].into() };
+    let results = CampaignStore { system: Some(&system), ..campaign_store(&store, &identities) };
+    let stop = Stop::default();
+    campaign::run(&spec, &plan, results, &mut Made::new(&stop), &stop, &|| 0.0, &mut |_| {}).unwrap();
+    let there = identities.beside(&store, &plan, 1);
+    assert_eq!((there.kept, there.systems), (6, vec![system]), "each system once");
+}
+
 #[test]
 fn two_runners_do_not_meet_in_one_directory() {
     let folder = fresh("campaign-twice");
@@ -272,6 +316,20 @@ fn what_is_certain_to_fail_is_tried_once_and_its_cell_never_again() {
     assert_eq!((ended.complete, testbed.run), (5 * 3, 5 * 3 + 1));
     assert_eq!(ended.given_up.len(), 3);
     assert!(ended.given_up.iter().all(|(.., why)| why == "no luck in attempt 0"), "{ended:?}");
+}
+
+#[test]
+fn the_anchor_is_run_beside_no_trial_that_is_certain_to_fail() {
+    let anchor = "anchor = { levels = { workload = \"read\", clients = 2 } }";
+    let spec = spec(&format!("repetitions = {{ min = 3 }}\n{anchor}"));
+    let folder = fresh("campaign-certain-anchor");
+    let stop = Stop::default();
+    let fails = |due: &DueTrial<'_>| due.cell.number == 0;
+    for trials in [3 * (5 + 2) + 1, 1 + 2] {
+        let mut testbed = Made { fails, certain: fails, ..Made::new(&stop) };
+        let ended = run(&spec, &folder, &mut testbed).unwrap();
+        assert_eq!((testbed.run, ended.given_up.len()), (trials, 3), "tried in the first block alone");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::iter::Enumerate;
 
 use krarup_beanstalk::Verb;
-use krarup_memcache::response::{self, Expect, Response};
+use krarup_memcache::response::{self, Expect, RequestedKeys, Response, ValuesRead};
 use krarup_memcache::{MetaCommand, Parsed, ReplyClass, Value, Values};
 use krarup_record::{KeyDigest, ServerVisit, Visit};
 use krarup_units::Stamp;
@@ -71,6 +71,9 @@ pub struct Client {
     inbox: Inbox,
     /// Reading fewer bytes than this completes no answer.
     needed: usize,
+    /// How far the answer that is not whole was read: one with many values takes time by their
+    /// number, and not by its square.
+    read: ValuesRead,
     in_flight: VecDeque<InFlight>,
     /// The keys that answers under way may name, in order.
     keys: VecDeque<GeneratedKey>,
@@ -93,6 +96,7 @@ impl Client {
             outbox: Outbox::default(),
             inbox: Inbox::default(),
             needed: 0,
+            read: ValuesRead::default(),
             in_flight: VecDeque::with_capacity(depth as usize),
             keys: VecDeque::new(),
             free: (0..depth).map(|_| Stamp(0)).collect(),
@@ -242,14 +246,16 @@ impl Client {
             }
             let Some(&request) = self.in_flight.front() else { return Err(OutOfStep) };
             let settling = match request.asked.owed {
-                Owed::Cache(expect) => match response::parse(rest, expect) {
-                    Parsed::Complete { message, used } => {
-                        self.answer(&request, expect, &message, now, shared);
-                        Ok(used)
+                Owed::Cache(expect) => {
+                    match response::parse_asked(rest, expect, &mut AnyKeys, &mut self.read) {
+                        Parsed::Complete { message, used } => {
+                            self.answer(&request, expect, &message, now, shared);
+                            Ok(used)
+                        }
+                        Parsed::Incomplete { needed } => Err(needed),
+                        Parsed::Invalid(_) => return Err(OutOfStep),
                     }
-                    Parsed::Incomplete { needed } => Err(needed),
-                    Parsed::Invalid(_) => return Err(OutOfStep),
-                },
+                }
                 Owed::Queue(verb) => match queue::parse(rest, verb) {
                     Parsed::Complete { message, used } => {
                         self.answer_of_queue(&request, message, used, now, shared);
@@ -261,7 +267,7 @@ impl Client {
             };
             match settling {
                 Ok(length) => {
-                    self.needed = 0;
+                    (self.needed, self.read) = (0, ValuesRead::default());
                     used += length;
                     settled += 1;
                 }
@@ -424,7 +430,16 @@ impl Client {
         self.follow.clear();
         self.inbox.clear();
         self.outbox.clear();
-        self.needed = 0;
+        (self.needed, self.read) = (0, ValuesRead::default());
+    }
+}
+
+/// Values of any keys are read: which were asked for is looked at when an answer is whole.
+struct AnyKeys;
+
+impl RequestedKeys for AnyKeys {
+    fn is_next(&mut self, _key: &[u8]) -> bool {
+        true
     }
 }
 
@@ -672,6 +687,21 @@ mod tests {
     }
 
     #[test]
+    fn each_command_that_fetches_sets_what_it_missed() {
+        for (command, asks) in [
+            (Command::Gets, "gets key-0\r\n"),
+            (Command::Gat, "gat 0 key-0\r\n"),
+            (Command::Gats, "gats 0 key-0\r\n"),
+        ] {
+            let mix = Mix::Weights(vec![(command, 1.0)]);
+            let mut hand = Hand::new(Workload { mix, on_miss: OnMiss::Set, ..gets() }, 1, Think::None);
+            assert_eq!(hand.issue(0), asks);
+            assert_eq!(hand.receive(b"END\r\n", 10), Ok(1));
+            assert!(hand.issue(10).starts_with("set key-0 0 0 40\r\n"));
+        }
+    }
+
+    #[test]
     fn a_message_that_was_reserved_is_given_back_or_set_aside_where_that_is_asked_for() {
         for (command, ends, answer) in [
             (Command::Release, "release 7 1024 0\r\n", "RELEASED\r\n"),
@@ -733,6 +763,26 @@ mod tests {
         assert_eq!((hand.account.verified.checked, hand.account.verified.mismatched), (2, 0));
         assert_eq!(hand.client.follow_ups(), 1);
         assert!(hand.issue(10).starts_with("set key-0 "));
+    }
+
+    #[test]
+    fn values_that_were_read_are_not_read_again_when_more_of_their_answer_comes() {
+        let workload = Workload { multi_get: 3, mix: Mix::Ratio { sets: 0, gets: 3 }, ..gets() };
+        let mut hand = Hand::new(workload, 1, Think::None);
+        let value = b"VALUE key-0 0 1\r\nx\r\n";
+        hand.issue(0);
+        assert_eq!(hand.receive(value, 10), Ok(0));
+        // What is not looked at may be anything.
+        hand.client.inbox.clear();
+        hand.client.inbox.append(&[0; 20]);
+        assert_eq!(hand.receive(b"VALUE key-2 0 1\r\ny\r\nEND\r\n", 10), Ok(1));
+        // The next answer is read from its beginning, and so is the first of another connection.
+        hand.issue(10);
+        assert_eq!(hand.receive(value, 20), Ok(0));
+        hand.client.give_up(LossReason::OutOfStep, Stamp(20), &mut hand.account);
+        hand.issue(20);
+        assert_eq!(hand.receive(b"END\r\n", 30), Ok(1));
+        assert_eq!(hand.segment().overall().tally.hits, 2);
     }
 
     #[test]

@@ -156,11 +156,9 @@ impl Collected {
         warnings.extend(
             open.filter_map(|((_, class), late)| warning_of_lateness(&class.name, &class.overall, *late)),
         );
-        warnings.extend(warnings_of_counts(&account, &overall, load.is_open()));
+        warnings.extend(warnings_of_counts(&account, &overall, load.is_open(), load.replays()));
         warnings.extend(warnings_of_classes(&parts));
-        if done.iter().any(|one| one.gave_up) {
-            warnings.push(LoadWarning::GaveUp);
-        }
+        warnings.extend(warnings_of_connections(account.answered, done));
         let mut result = LoadResult {
             format: FORMAT,
             config: load.clone(),
@@ -194,6 +192,20 @@ fn pop_if(segments: &mut VecDeque<Segment>, start: Stamp) -> Option<Segment> {
 const BUSY: f64 = 0.9;
 /// Misses are worth a warning from this share on.
 const MISSES: f64 = 0.01;
+
+/// What was given up, and why connections failed where nothing was answered.
+fn warnings_of_connections(answered: u64, done: &[Done]) -> Vec<LoadWarning> {
+    let mut warnings = Vec::new();
+    if done.iter().any(|one| one.gave_up) {
+        warnings.push(LoadWarning::GaveUp);
+    }
+    if answered == 0
+        && let Some(why) = done.iter().find_map(|one| one.failure.clone())
+    {
+        warnings.push(LoadWarning::ConnectionFailed { why });
+    }
+    warnings
+}
 
 /// What the generator itself did that makes its figures doubtful.
 fn warning_of_generator(generator: &Generator) -> Option<LoadWarning> {
@@ -241,6 +253,7 @@ pub(crate) fn warnings_of_counts(
     account: &WholeRun,
     overall: &OperationResult,
     is_open: bool,
+    replayed: bool,
 ) -> Vec<LoadWarning> {
     let mut warnings = Vec::new();
     if account.unsent > 0 {
@@ -264,7 +277,7 @@ pub(crate) fn warnings_of_counts(
     }
     let asked = overall.hits + overall.misses;
     if overall.misses as f64 > MISSES * asked as f64 {
-        warnings.push(LoadWarning::Misses { count: overall.misses, of: asked });
+        warnings.push(LoadWarning::Misses { count: overall.misses, of: asked, replayed });
     }
     warnings
 }
@@ -373,9 +386,20 @@ mod tests {
         for (is_open, why) in
             [(false, "their connection did not stand"), (true, "or connections did not stand")]
         {
-            let told = warnings_of_counts(&account, &overall, is_open);
+            let told = warnings_of_counts(&account, &overall, is_open, false);
             assert_eq!(told, [LoadWarning::Unsent { count: 1, due: 4, closed: !is_open }]);
             assert!(told[0].to_string().ends_with(why), "{}", told[0]);
+        }
+    }
+
+    #[test]
+    fn keys_that_a_trace_missed_are_its_own_to_store() {
+        let mut overall = Share::default().overall_result(Nanos::from_secs(1));
+        overall.misses = 1;
+        for (replayed, advice) in [(false, "populate first with --populate"), (true, "or --on-miss set")] {
+            let told = warnings_of_counts(&WholeRun::default(), &overall, false, replayed);
+            assert_eq!(told, [LoadWarning::Misses { count: 1, of: 1, replayed }]);
+            assert!(told[0].to_string().contains(advice), "{}", told[0]);
         }
     }
 

@@ -257,6 +257,12 @@ impl Load {
                 "",
             ));
         }
+        if self.tls.as_ref().is_some_and(|tls| tls.name.is_none())
+            && let Some(target) = self.targets.iter().find(|target| target.file().is_some())
+        {
+            let what = format!("{target} has no name that its certificate could be made out to");
+            return Err(Mistake::new(what, "give tls_name (--tls-name NAME)"));
+        }
         CONNECTIONS.check("connections", &self.connections)?;
         THREADS.check("threads", &self.threads)?;
         self.check_threads()?;
@@ -360,10 +366,14 @@ impl Load {
         self.parts().iter().any(|class| !class.arrivals.is_closed())
     }
 
+    /// Whether any requests are those of a recorded trace.
+    pub fn replays(&self) -> bool {
+        self.parts().iter().any(|class| matches!(class.arrivals, Arrivals::Replay(_)))
+    }
+
     /// Whether keys that are stored may be gone after a while; of a trace it is not known.
     pub fn loses_keys(&self) -> bool {
-        let replays = |class: &ClientClass| matches!(class.arrivals, Arrivals::Replay(_));
-        self.parts().iter().any(|class| replays(class) || class.workload.loses_keys())
+        self.replays() || self.parts().iter().any(|class| class.workload.loses_keys())
     }
 
     /// The fewest bytes of a value that any of its clients stores; a trace says its own sizes.

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::{Clock, Conn, Moved, Timer, cpu};
 use krarup_record::file::rows::Lane;
+use krarup_units::mistake::system_words;
 use krarup_units::{Nanos, Stamp};
 
 use crate::account::{Account, LateArrivals, LossReason, MeasuredSpan, Segment};
@@ -266,6 +267,8 @@ pub struct Done {
     pub cpu: Nanos,
     /// Whether a part of the run was given up because connections did not stand any more.
     pub gave_up: bool,
+    /// Why the last connection could not be made, or ended; none where none failed.
+    pub failure: Option<String>,
 }
 
 #[derive(Debug)]
@@ -496,6 +499,7 @@ impl GeneratorThread {
             last: self.last,
             cpu: cpu::thread().saturating_sub(cpu_before),
             gave_up: self.gave_up,
+            failure: self.last_error.as_ref().map(system_words),
         })
     }
 
@@ -928,9 +932,13 @@ impl GeneratorThread {
         let (count, now) = match conn.read(&mut self.room[..most]) {
             Moved::Some(count) => (count, self.clock.now()),
             Moved::None => return None,
-            Moved::Closed | Moved::Failed(_) => {
-                let now = self.clock.now();
-                self.lose(number, now, LossReason::ConnectionLost);
+            Moved::Closed => {
+                let error = io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection");
+                self.ended(number, error);
+                return None;
+            }
+            Moved::Failed(error) => {
+                self.ended(number, error);
                 return None;
             }
         };
@@ -991,6 +999,14 @@ impl GeneratorThread {
             self.account.connect_failed();
         }
         self.retry_later(number, now);
+    }
+
+    /// A connection that stood was closed, or broke: of TLS 1.3 a server says only then what it has
+    /// against our certificate.
+    fn ended(&mut self, number: usize, error: io::Error) {
+        self.last_error = Some(error);
+        let now = self.clock.now();
+        self.lose(number, now, LossReason::ConnectionLost);
     }
 
     /// A connection that stood is no more.

@@ -35,6 +35,9 @@ pub enum MergeError {
     /// They cannot be added up.
     #[error("{0}")]
     Results(Mistake),
+    /// A share of the load is not there, or was stopped: what is there makes sense, and is not all.
+    #[error("{0}")]
+    Incomplete(Mistake),
     /// The clocks of the generators differ.
     #[error("{0}")]
     Clocks(Mistake),
@@ -65,25 +68,18 @@ pub fn merge(results: &[LoadResult], names: &[String]) -> Result<LoadResult, Mer
     Ok(LoadResult { clocks: (seen.len() > 1).then_some(clocks), ..merged })
 }
 
-fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
-    let Some(first) = results.first() else { return Err("there is no result to merge".into()) };
+fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, MergeError> {
+    let first = results.first().ok_or_else(|| Mistake::plain("there is no result to merge"))?;
     let formats = results.iter().map(|one| one.format);
     if let Some(other) = formats.clone().find(|&format| format != first.format) {
-        return Err(Mistake::new(
-            format!("results of the formats {} and {other} do not add up", first.format),
-            "",
-        ));
+        let what = format!("results of the formats {} and {other} do not add up", first.format);
+        return Err(Mistake::plain(what).into());
     }
     let names = |one: &LoadResult| one.classes.iter().map(|class| class.name.clone()).collect::<Vec<_>>();
     if let Some(other) = results.iter().find(|one| names(one) != names(first)) {
-        return Err(Mistake::new(
-            format!(
-                "one generator has the classes {:?}, another {:?}: they do not add up",
-                names(first),
-                names(other)
-            ),
-            "",
-        ));
+        let (first, other) = (names(first), names(other));
+        let what = format!("one generator has the classes {first:?}, another {other:?}: they do not add up");
+        return Err(Mistake::plain(what).into());
     }
     let seconds = results.iter().map(|one| one.seconds).fold(0.0, f64::max);
     let whole = shares_are_whole(results)?.then_some(seconds);
@@ -100,8 +96,8 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
     }
     let kept = results.iter().filter_map(|one| one.rows);
     let rows = kept.reduce(|sum, one| RowsKept { kept: sum.kept + one.kept, lost: sum.lost + one.lost });
-    let is_open = results.iter().any(|one| one.config.is_open());
-    let mut warnings = warnings_of_counts(&account, &overall, is_open);
+    let any = |is_such: fn(&Load) -> bool| results.iter().any(|one| is_such(&one.config));
+    let mut warnings = warnings_of_counts(&account, &overall, any(Load::is_open), any(Load::replays));
     if latest - started > TOGETHER {
         warnings.push(LoadWarning::StartedApart { seconds: latest - started });
     }
@@ -117,6 +113,7 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, Mistake> {
                 | LoadWarning::ConnectionsWaited { .. }
                 | LoadWarning::MultiGetCut { .. }
                 | LoadWarning::GaveUp
+                | LoadWarning::ConnectionFailed { .. }
         );
         if is_its_own && !warnings.contains(warning) {
             warnings.push(warning.clone());
@@ -190,10 +187,11 @@ pub fn sources(one: &LoadResult) -> Vec<GeneratorResult> {
 ///
 /// # Errors
 /// What is missing, is there twice, was stopped early, or belongs to another run.
-fn shares_are_whole(results: &[LoadResult]) -> Result<bool, Mistake> {
+fn shares_are_whole(results: &[LoadResult]) -> Result<bool, MergeError> {
     let shares: Vec<LoadShare> = results.iter().filter_map(|one| one.config.share).collect();
     let Some(&LoadShare { of, start_at, .. }) = shares.first() else { return Ok(false) };
-    let refused = |what: String, hint: &str| Err(Mistake::new(what, hint));
+    let refused = |what: String, hint: &str| Err(MergeError::Results(Mistake::new(what, hint)));
+    let incomplete = |what: String, hint: &str| Err(MergeError::Incomplete(Mistake::new(what, hint)));
     let of_run = |one: &LoadResult| Load { share: None, ..one.config.clone() };
     let run = of_run(&results[0]);
     if shares.len() < results.len() || results.iter().any(|one| of_run(one) != run) {
@@ -212,7 +210,7 @@ fn shares_are_whole(results: &[LoadResult]) -> Result<bool, Mistake> {
     let (missing, twice) = (named(&|count| count == 0), named(&|count| count > 1));
     if !missing.is_empty() {
         let what = format!("of {of} shares these are missing: {}", missing.join(", "));
-        return refused(what, "the sum of the others would be a lower figure: run all of them again");
+        return incomplete(what, "the sum of the others would be a lower figure: run all of them again");
     }
     if !twice.is_empty() {
         let what = format!("these shares are there more than once: {}", twice.join(", "));
@@ -221,7 +219,7 @@ fn shares_are_whole(results: &[LoadResult]) -> Result<bool, Mistake> {
     if let Some(one) = results.iter().find(|one| one.interrupted) {
         let number = one.config.share.map_or(0, |share| share.number);
         let hint = "its requests after that would be missing from the sum: run all shares again";
-        return refused(format!("share {number} of {of} was stopped before its end"), hint);
+        return incomplete(format!("share {number} of {of} was stopped before its end"), hint);
     }
     Ok(true)
 }
@@ -499,6 +497,7 @@ mod tests {
             last: Stamp(4_000_000_000),
             cpu: Nanos(1_000),
             gave_up: false,
+            failure: None,
         }
     }
 
@@ -581,12 +580,14 @@ mod tests {
         assert_eq!((merged.overall.count, merged.classes[0].connections), (3, 5));
         let refused = |results: &[LoadResult]| merge(results).unwrap_err().to_string();
         assert!(refused(&all[..2]).contains("of 3 shares these are missing: 3"));
+        assert!(matches!(merge(&all[..2]), Err(MergeError::Incomplete(_))), "they make sense");
         assert!(refused(&[share(2)]).contains("missing: 1, 3"));
         assert!(refused(&[share(1), share(2), share(3), share(2)]).contains("more than once: 2"));
         let [first, second, mut third] = all;
         third.interrupted = true;
         let mut parts = [first, second, third];
         assert!(refused(&parts).contains("share 3 of 3 was stopped before its end"));
+        assert!(matches!(merge(&parts), Err(MergeError::Incomplete(_))));
         parts[2] = share(3);
         parts[2].config.share.as_mut().unwrap().start_at = Some(8);
         assert!(refused(&parts).contains("began at different times"));

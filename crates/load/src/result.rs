@@ -413,6 +413,9 @@ pub enum LoadWarning {
         count: u64,
         /// Of how many.
         of: u64,
+        /// Whether a trace was sent: keys that it names are not those that populating stores.
+        #[serde(default)]
+        replayed: bool,
     },
     /// GETs never took as many keys as `multi_get` asks for.
     MultiGetCut {
@@ -423,6 +426,11 @@ pub enum LoadWarning {
     },
     /// Connections did not stand any more, and a part of the run was given up.
     GaveUp,
+    /// Not one request was answered, and connections failed.
+    ConnectionFailed {
+        /// Why the last one could not be made, or ended.
+        why: String,
+    },
     /// Generators whose results were merged did not begin together.
     StartedApart {
         /// How long the last began after the first, in seconds.
@@ -436,6 +444,10 @@ pub enum LoadWarning {
         longest: Seconds,
     },
 }
+
+/// What stores the keys of a load that sends a trace.
+pub const FOR_A_TRACE: &str =
+    "let the trace store the keys that it names (its own sets, or --on-miss set) and --populate the others";
 
 /// What generators were that did not run during the same time.
 const TOGETHER: &str = "together they were a load only while all of them ran";
@@ -503,11 +515,12 @@ impl fmt::Display for LoadWarning {
                 "not one request was answered or given up in the measured part: the run has no figures; \
                  make the warm-up shorter, or the run longer",
             ),
-            Self::Misses { count, of } => write!(
+            Self::Misses { count, of, replayed } => write!(
                 f,
-                "{} keys ({:.1} %) were not found: populate first with --populate, or give the servers more memory",
+                "{} keys ({:.1} %) were not found: {}, or give the servers more memory",
                 some(count, of),
-                percent(count, of)
+                percent(count, of),
+                if replayed { FOR_A_TRACE } else { "populate first with --populate" }
             ),
             Self::MultiGetCut { asked, most } => write!(
                 f,
@@ -521,6 +534,7 @@ impl fmt::Display for LoadWarning {
                 let [shortest, longest] = [shortest, longest].map(text::duration);
                 write!(f, "the generators were measured for {shortest} to {longest}: {TOGETHER}")
             }
+            Self::ConnectionFailed { ref why } => write!(f, "connections failed, the last with: {why}"),
             Self::GaveUp => f.write_str(
                 "connections did not stand any more, and what they had still to send was given up",
             ),

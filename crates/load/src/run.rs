@@ -343,7 +343,7 @@ impl Conductor {
 
     /// Stores every key of the workload at every target, in order and exactly once, and verifies
     /// each but those of commands that change values in place. Says how many were stored, and how
-    /// many of them verified.
+    /// many of them verified: none of a class whose trace names all its keys.
     ///
     /// # Errors
     /// The first thing that went wrong, in words.
@@ -353,10 +353,14 @@ impl Conductor {
         observe: &mut dyn FnMut(&LoadProgress<'_>),
     ) -> Result<(u64, u64), LoadError> {
         load.check().map_err(LoadError::Config)?;
+        let mut parts = load.parts().into_iter().zip(read_traces(load)?).collect::<Vec<_>>();
+        // A queue has no keys to be populated, and of a trace that names its own none is asked for.
+        parts.retain(|(class, trace)| {
+            !class.workload.is_of_queue() && trace.as_ref().is_none_or(|trace| !trace.names_all())
+        });
         // Classes that share a range of keys and the size of values share what is stored.
         let mut workloads: Vec<(Workload, Vec<KeyFamily>)> = Vec::new();
-        // A queue has no keys to be populated.
-        for class in load.parts().into_iter().filter(|class| !class.workload.is_of_queue()) {
+        for (class, _) in parts {
             let mut families = vec![KeyFamily::Plain];
             let further = [KeyFamily::Counter, KeyFamily::Text].into_iter();
             families.extend(further.filter(|&one| class.workload.uses(one)));

@@ -36,7 +36,7 @@ use krarup_units::text::count;
 use krarup_units::{Nanos, Stamp};
 use serde::{Deserialize, Serialize};
 
-use crate::command::Command;
+use crate::command::{Command, RequestTemplate};
 use crate::keys::LONGEST_KEY;
 use crate::limits::{LARGEST_VALUE, MOST_KEYS};
 
@@ -294,6 +294,12 @@ impl Trace {
     pub fn appends(&self) -> bool {
         let appends = |row: &TraceRow| matches!(row.command, Command::Append | Command::Prepend);
         self.rows.iter().any(|row| appends(row) && row.names_from().is_some())
+    }
+
+    /// Whether it names the keys of all its requests: none is drawn from a range then.
+    pub fn names_all(&self) -> bool {
+        let has_key = |row: &TraceRow| row.command.form() != RequestTemplate::Bare;
+        self.rows.iter().all(|row| row.names_from().is_some() || !has_key(row))
     }
 
     /// The keys a row names, as numbers for [`Self::text`]; none where they are not known.
@@ -566,6 +572,13 @@ mod tests {
         assert!(appends("time,op,key\n0,set,a\n1,append,a\n") && appends("time,op,key\n0,prepend,a\n"));
         // A key that is drawn is one of those whose values are not verified.
         assert!(!appends("time,op,key\n0,set,a\n1,append,\n"));
+    }
+
+    #[test]
+    fn a_trace_names_all_keys_where_no_request_draws_one() {
+        let names_all = |text: &str| Trace::of_csv(text.as_bytes()).unwrap().names_all();
+        assert!(names_all("time,op,key\n0,set,a\n1,get,a b\n2,version,\n"));
+        assert!(!names_all("time,op,key\n0,set,a\n1,get,\n") && !names_all("time,op\n0,get\n"));
     }
 
     #[test]

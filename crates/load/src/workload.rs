@@ -432,7 +432,14 @@ impl RequestStream {
         }
         let then = match command {
             Command::Cas => Then::Cas(row),
-            Command::Get | Command::Mget | Command::MetaGet if self.plan.workload.on_miss == OnMiss::Set => {
+            Command::Get
+            | Command::Mget
+            | Command::Gets
+            | Command::Gat
+            | Command::Gats
+            | Command::MetaGet
+                if self.plan.workload.on_miss == OnMiss::Set =>
+            {
                 Then::Refill
             }
             _ => Then::Nothing,

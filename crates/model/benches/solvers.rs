@@ -1,5 +1,5 @@
-//! The solvers at the sizes by which other tools are compared (`scripts/compare-octave` runs the
-//! same in GNU Octave).
+//! The solvers at the sizes by which other tools are compared (`bench/models.py` runs the same in
+//! GNU Octave).
 
 #![allow(missing_docs)]
 

@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use krarup_units::{Address, Mistake};
 
+/// How many addresses of a name the C library tells at most. musl drops the others without a word,
+/// and which these are is chance where a name service turns its answers.
+pub const MOST_ADDRESSES: usize = if cfg!(target_env = "musl") { 48 } else { usize::MAX };
+
 /// Every socket address that `address` stands for, each once. Asks the system's resolver and blocks
 /// until it has answered.
 ///

@@ -181,9 +181,24 @@ fn authorities(file: &Path) -> Result<RootCertStore, Mistake> {
 pub(crate) fn read(
     identity: &TlsIdentity,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Mistake> {
-    let key = PrivateKeyDer::from_pem_file(&identity.key)
-        .map_err(|error| format!("no private key can be read from {}: {error}", identity.key.display()))?;
+    let key = PrivateKeyDer::from_pem_file(&identity.key).map_err(|error| no_key(&identity.key, &error))?;
     Ok((certificates(&identity.certificate)?, key))
+}
+
+/// Why no private key can be read from this file.
+fn no_key(file: &Path, error: &dyn std::fmt::Display) -> Mistake {
+    let file_name = file.display();
+    // Either form of an encrypted key says so in plain text.
+    if std::fs::read_to_string(file).is_ok_and(|text| text.contains("ENCRYPTED")) {
+        return Mistake::new(
+            format!("the private key in {file_name} is encrypted, and no password can be given"),
+            format!(
+                "write it without one, and let this user alone read it: openssl pkey -in {file_name} -out FILE"
+            ),
+        );
+    }
+    let what = format!("no private key can be read from {file_name}: {error}");
+    Mistake::new(what, "give a file of one private key in PEM, from its BEGIN to its END line")
 }
 
 /// Encrypted bytes of one connection that wait for the socket are at most about this many.
@@ -427,6 +442,21 @@ mod tests {
         });
         assert!(acceptor.0.reloading.try_lock().is_ok());
         fs::remove_file(&certificate).unwrap();
+    }
+
+    #[test]
+    fn a_key_with_a_password_is_named_in_either_of_its_forms() {
+        let key = std::env::temp_dir().join(format!("krarup-key-{}.pem", std::process::id()));
+        let identity = TlsIdentity { certificate: file("proxy.pem"), key: key.clone() };
+        let pkcs8 = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        let older = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,AA\n\n\
+                     AAAA\n-----END EC PRIVATE KEY-----\n";
+        for (text, says) in [(pkcs8, "is encrypted"), (older, "is encrypted"), ("", "can be read from")] {
+            fs::write(&key, text).unwrap();
+            let why = read(&identity).err().unwrap();
+            assert!(why.what.contains(says) && !why.hint.is_empty(), "{why}");
+        }
+        fs::remove_file(&key).unwrap();
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl TlsClientSettings {
             if lists.is_empty() {
                 return Err(wrong(&"there is none in it").into());
             }
-            builder = builder.with_crls(lists);
+            builder = builder.with_crls(lists).enforce_revocation_expiration();
         }
         let chain = builder.build().map_err(|error| error.to_string())?;
         Ok(CertificateVerifier { chain: Some(chain), trusted, names, algorithms })
@@ -185,6 +185,8 @@ impl ServerCertVerifier for CertificateVerifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        // Where nothing of it is checked, too: its key, by which the server signs, is read from it.
+        ParsedCertificate::try_from(certificate)?;
         let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
         // The name is looked at last: where that is wrong everything else was right.
         let checked = chain.verify_server_cert(certificate, intermediates, name, ocsp, now);
@@ -234,7 +236,9 @@ fn is_of_name(why: &CertificateError) -> bool {
 /// Why a greeting failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandshakeProblem {
-    /// The server's certificate is of no authority that is trusted.
+    /// The server's certificate is of X.509 version 1, which the library does not read.
+    OldVersion,
+    /// It is of no authority that is trusted.
     Untrusted(String),
     /// It is made out to other names.
     OtherName(String),
@@ -253,6 +257,12 @@ impl HandshakeProblem {
     pub fn of(error: &io::Error) -> Option<Self> {
         let error = error.get_ref()?.downcast_ref::<Error>()?;
         Some(match error {
+            // The library has no other name for it.
+            Error::InvalidCertificate(CertificateError::Other(why))
+                if why.to_string() == "UnsupportedCertVersion" =>
+            {
+                Self::OldVersion
+            }
             Error::InvalidCertificate(why) if is_of_name(why) => Self::OtherName(why.to_string()),
             Error::InvalidCertificate(
                 why @ (CertificateError::Expired
@@ -286,9 +296,20 @@ mod tests {
     /// What is said of the certificate in this file by a client that checks it like this and asks
     /// for this name.
     fn check(check: CertificateCheck, shown: &str, name: &str) -> Result<(), Error> {
+        check_in(2029, check, None, shown, name)
+    }
+
+    /// The same near the end of a year, with a list of revoked certificates.
+    fn check_in(
+        year: u64,
+        check: CertificateCheck,
+        revoked: Option<PathBuf>,
+        shown: &str,
+        name: &str,
+    ) -> Result<(), Error> {
         let settings = TlsClientSettings {
             check,
-            revoked: None,
+            revoked,
             identity: None,
             names_server: true,
             application: "",
@@ -297,8 +318,8 @@ mod tests {
         let verifier = settings.verifier(&Arc::new(ring::default_provider())).unwrap();
         let certificate = certificates(&file(shown)).unwrap().remove(0);
         let name = ServerName::try_from(name.to_owned()).unwrap();
-        // In the year 2030.
-        let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(60 * 365 * 86_400));
+        let days = (year + 1 - 1970) * 365;
+        let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(days * 86_400));
         verifier.verify_server_cert(&certificate, &[], &name, &[], now).map(drop)
     }
 
@@ -348,6 +369,30 @@ mod tests {
         }
         let revoked = problem(Err(Error::InvalidCertificate(CertificateError::Revoked)));
         assert!(matches!(revoked, Some(HandshakeProblem::Outdated(_))), "{revoked:?}");
+    }
+
+    #[test]
+    fn a_list_of_revoked_certificates_counts_until_the_next_is_due() {
+        let at_the_end_of = |year| {
+            let check = CertificateCheck::AuthorityAndName(Authorities::File(file("lists.pem")));
+            check_in(year, check, Some(file("lists.crl")), "listed.pem", "localhost")
+        };
+        assert_eq!(at_the_end_of(2027), Ok(()));
+        let outdated = problem(at_the_end_of(2029));
+        assert!(matches!(outdated, Some(HandshakeProblem::Unlisted(_))), "{outdated:?}");
+    }
+
+    #[test]
+    fn a_certificate_of_version_1_is_named_whatever_is_checked() {
+        let itself = || Authorities::File(file("version-1.pem"));
+        for checks in [
+            CertificateCheck::Nothing,
+            CertificateCheck::Authority(itself()),
+            CertificateCheck::AuthorityAndName(itself()),
+        ] {
+            let version = problem(check(checks, "version-1.pem", "localhost"));
+            assert_eq!(version, Some(HandshakeProblem::OldVersion));
+        }
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub(crate) struct Books {
     /// Since when is counted: the start, or the last reset.
     counting_since: Stamp,
     before_reset: Option<Box<BeforeReset>>,
-    /// What the other loops had at work that are summed up here.
+    /// What the other loops had at work that are summed up here, or threads.
     elsewhere: AtWork,
 }
 
@@ -164,7 +164,7 @@ impl Books {
             live.finish(visit, servers);
         }
         if let Some(rows) = &mut self.rows {
-            rows.row(visit, servers);
+            rows.row(visit, servers, pool.index());
         }
         if self.finished.len() == TOGETHER {
             self.settle();
@@ -172,8 +172,9 @@ impl Books {
     }
 
     /// A request that was finished elsewhere, where no loop says what it used.
-    pub(crate) fn enter(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+    pub(crate) fn enter(&mut self, visit: &Visit, servers: &[ServerVisit], pool: PoolId) {
         self.recorder.record(visit, servers);
+        self.slowest.offer(visit, servers, pool.index());
         if let Some(live) = &mut self.live {
             live.finish(visit, servers);
             if live.window_begun() + WINDOW <= visit.replied {
@@ -181,8 +182,13 @@ impl Books {
             }
         }
         if let Some(rows) = &mut self.rows {
-            rows.row(visit, servers);
+            rows.row(visit, servers, pool.index());
         }
+    }
+
+    /// So many requests are in progress elsewhere, of which this core keeps the books.
+    pub(crate) fn enter_in_progress(&mut self, count: usize) {
+        self.elsewhere.in_progress = count;
     }
 
     /// A server has answered a request that is finished already.

@@ -189,9 +189,10 @@ impl Clients {
         (client.requests, u64::from(client.outstanding))
     }
 
-    /// No request of it is read before this one is done.
-    pub(crate) fn wait_for(&mut self, id: ClientId, number: RequestId) {
-        self.all[id].barrier = Some(number);
+    /// No request of it is read before its youngest one is done.
+    pub(crate) fn wait_for_youngest(&mut self, id: ClientId) {
+        let client = &mut self.all[id];
+        client.barrier = client.youngest;
     }
 
     /// Whether requests of it are not replied to.

@@ -20,7 +20,7 @@ use crate::engine::{Engine, ThreadDesign};
 use crate::hot_keys::HotKeyMode;
 use crate::placement::KeyHash;
 use crate::settings::CoreSettings;
-use crate::topology::{PoolSpec, Route, Topology};
+use crate::topology::{PoolSpec, Reads, Route, Topology};
 
 mod pools;
 
@@ -394,6 +394,12 @@ impl Config {
             let what = "`dedicated` gives every client a connection of its own, and `server_connections` shares several";
             return Err(Mistake::new(what, "set one of the two").into());
         }
+        if self.edge.server_tls.as_ref().is_some_and(|tls| tls.name.is_none())
+            && let Some(server) = servers.iter().find(|server| server.file().is_some())
+        {
+            let what = format!("{server} has no name that its certificate could be made out to");
+            return Err(Mistake::new(what, "set `server_tls.name`, one for all servers").into());
+        }
         if self.server_stats && (self.edge.server_tls.is_some() || self.edge.server_login.is_some()) {
             let what =
                 "`server_stats` asks over connections without TLS and login, and the servers want them";
@@ -469,6 +475,10 @@ impl Config {
                 ("concurrency", pool.concurrency.is_some()),
                 ("coalesce", pool.coalesce),
                 ("hedge_after", pool.hedge_after.is_some()),
+                ("eject_slower", pool.eject_slower.is_some()),
+                // Each counts only what its own requests are owed.
+                ("reads = \"least_outstanding\"", pool.reads == Reads::LeastOutstanding),
+                ("reads = \"two_choices\"", pool.reads == Reads::TwoChoices),
             ];
             if let Some((key, _)) = shared.into_iter().find(|&(_, is_set)| is_set) {
                 let what = "`engine` is threads, which know nothing of each other";
@@ -509,10 +519,16 @@ impl Config {
 
     /// What the core needs of it.
     pub fn settings(&self) -> CoreSettings {
+        // Threads are workers or readers.
+        let readers = self.all_pools().iter().any(|(_, pool)| pool.readers.is_some());
+        let workers = match self.engine {
+            Engine::Threads if readers => WorkerSetting::Fixed(Workers::Unlimited),
+            _ => self.workers,
+        };
         CoreSettings {
             limits: Limits { value: self.max_value, ..Limits::default() },
-            workers: self.workers.at_start(),
-            automatic: self.workers == WorkerSetting::Automatic,
+            workers: workers.at_start(),
+            automatic: workers == WorkerSetting::Automatic,
             queue: self.queue,
             pipeline: self.pipeline,
             reply_buffer: self.reply_buffer,
@@ -548,8 +564,10 @@ impl Config {
             |address: &Address| servers.iter().position(|one| one == address).expect("all are listed");
         let specs = pools.iter().map(|(name, pool)| pool.spec(name, place, find));
         let mut specs = specs.collect::<Result<Vec<_>, _>>()?;
-        for spec in &mut specs {
+        let listeners = self.listeners()?;
+        for (place, spec) in specs.iter_mut().enumerate() {
             spec.loops = self.threads as u32;
+            spec.listens = listeners.iter().any(|&(_, pool)| pool == place);
         }
         let routes = self.routes.iter().enumerate().map(|(place, route)| {
             if self.routes[..place].iter().any(|other| other.prefix == route.prefix) {
@@ -728,6 +746,7 @@ mod tests {
             ("replicas = 2".to_owned(), "`replicas` places keys"),
             ("replicas = 9".to_owned(), "`replicas` places keys"),
             ("hash_tag = \"abc\"".to_owned(), "`hash_tag` places keys"),
+            ("when_down = \"next\"".to_owned(), "`when_down` finds the next server by how a key is placed"),
             (placed("fall_back = [\"error\", \"miss\"]"), "`fall_back` needs copies"),
             (placed("refill_ttl = \"60s\""), "`refill_ttl` needs copies"),
             (placed("hedge_after = 0.9"), "`hedge_after` needs copies"),
@@ -1011,6 +1030,30 @@ mod tests {
                     ..good.clone()
                 },
                 "pool main sets `hedge_after`",
+            ),
+            (
+                Config {
+                    main: PoolConfig { eject_slower: Some(3.0), readers: Some(2), ..main(&["a:1", "b:1"]) },
+                    engine: Engine::Threads,
+                    ..good.clone()
+                },
+                "pool main sets `eject_slower`",
+            ),
+            (
+                Config {
+                    main: PoolConfig { reads: Reads::TwoChoices, readers: Some(2), ..main(&["a:1"]) },
+                    engine: Engine::Threads,
+                    ..good.clone()
+                },
+                "pool main sets `reads = \"two_choices\"`",
+            ),
+            (
+                Config {
+                    main: PoolConfig { reads: Reads::LeastOutstanding, readers: Some(2), ..main(&["a:1"]) },
+                    engine: Engine::Threads,
+                    ..good.clone()
+                },
+                "pool main sets `reads = \"least_outstanding\"`",
             ),
             (
                 Config {

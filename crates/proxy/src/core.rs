@@ -13,10 +13,13 @@
 //! The engine around it moves the bytes. Whatever it does, in whatever order it does it, every
 //! request that was accepted is answered exactly once, in the order of its client.
 
+use std::collections::HashMap;
+
 use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
 use krarup_memcache::{Limits, Parsed, ReplyClass, Request, Storage, write};
-use krarup_record::{HotKeySnapshot, LiveSnapshot, Operation, Recorder};
+use krarup_record::{HotKeySnapshot, KeyDigest, LiveSnapshot, Operation, Recorder};
 use krarup_units::Stamp;
+use smallvec::SmallVec;
 
 use crate::books::Books;
 use crate::clients::{Clients, Refused};
@@ -40,6 +43,7 @@ mod answer;
 mod clients;
 mod coalesce;
 mod connections;
+mod decisions;
 mod detached;
 mod expected;
 mod fallback;
@@ -82,6 +86,9 @@ pub struct Core {
     clients: Clients,
     upstreams: Servers,
     requests: Requests,
+    /// The requests that first holders are asked to decide about, by their keys, in the order they
+    /// were sent.
+    deciding: HashMap<KeyDigest, SmallVec<[RequestId; 2]>>,
     dispatch: Dispatch,
     routing: Routing,
     deadlines: Deadlines,
@@ -128,6 +135,7 @@ impl Core {
             clients: Clients::new(),
             upstreams,
             requests: Requests::new(),
+            deciding: HashMap::new(),
             dispatch,
             routing,
             deadlines: Deadlines::default(),
@@ -385,7 +393,7 @@ impl Core {
         if exchange.decides {
             // Its second step reads the value again, and what the client sends next may depend on
             // it.
-            self.clients.wait_for(id, number);
+            self.clients.wait_for_youngest(id);
         }
         if route::retrieves(request) {
             self.requests.expect(number, self.clients.typical_reply(id));

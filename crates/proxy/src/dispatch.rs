@@ -29,8 +29,10 @@ pub(crate) struct Dispatch {
     common: Option<(Arc<Common>, usize)>,
     /// Those of the busy that belong to the common queue's workers.
     common_busy: u32,
-    /// Requests that wait at other loops that are summed up here.
+    /// Requests that wait at other loops that are summed up here, or for threads.
     waiting_elsewhere: usize,
+    /// Threads that are busy, where threads carry out the requests.
+    busy_threads: Option<u32>,
     /// What was seen where the next request was taken out of another queue.
     seen: Option<QueueState>,
     readers: Readers,
@@ -49,6 +51,7 @@ impl Dispatch {
             common: None,
             common_busy: 0,
             waiting_elsewhere: 0,
+            busy_threads: None,
             seen: None,
             readers: Readers::default(),
         }
@@ -182,16 +185,24 @@ impl Dispatch {
     }
 
     pub(crate) fn busy(&self) -> u32 {
-        self.busy
+        self.busy + self.busy_threads.unwrap_or(0)
+    }
+
+    /// Whether threads carry out the requests, each with a core of its own.
+    pub(crate) fn is_of_threads(&self) -> bool {
+        self.busy_threads.is_some()
     }
 
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len() + self.waiting_elsewhere
     }
 
-    /// A queue elsewhere has been this long.
-    pub(crate) fn saw(&mut self, length: usize) {
-        self.longest = self.longest.max(length);
+    /// So many threads are busy, so many requests wait for them, and the longest of their queues
+    /// has been this long.
+    pub(crate) fn enter_threads(&mut self, busy: u32, waiting: usize, longest: usize) {
+        self.busy_threads = Some(busy);
+        self.waiting_elsewhere = waiting;
+        self.longest = self.longest.max(longest);
     }
 
     /// From now on only what comes counts for [`Self::longest`].

@@ -65,11 +65,12 @@ settings! {
         /// them is disconnected.
         max_unauthenticated: usize = 1_000, Count::from(1);
         /// How many bytes may wait in all buffers together. A long request is read when there is
-        /// room for all of it, which half of this is for; until then its client waits, and others
+        /// room for all of it, in about two fifths of this; until then its client waits, and others
         /// do not. While clients wait, the proxy's /ready answers 503; what stands still for a
         /// second, a request whose rest does not come or replies that are not read, is
-        /// disconnected, the largest first. Beyond the bound so is the client with the most
-        /// replies, of those that do not read them first.
+        /// disconnected, the largest first. Beyond the bound clients are disconnected until the
+        /// rest fits: first those with more than 16 KiB of replies that they do not read, and of
+        /// these the one that has taken nothing for longest.
         memory: usize = 1 << 30, Size::from(1 << 20),
             flag = Some(Flag::new("buffer-memory", "SIZE"));
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
-use krarup_memcache::{MetaCommand, ReplyClass, Response, Retrieval};
+use krarup_memcache::{Expect, MetaCommand, ReplyClass, Response, Retrieval};
 use krarup_record::{Operation, Outcome, ServerVisit, Visit};
 use krarup_units::{Lent, Stamp};
 use smallvec::SmallVec;
@@ -45,10 +45,30 @@ pub(crate) enum Copies {
     None,
     /// The other holders get the value, and the reply waits for them: `cas`.
     Awaited,
+    /// The other holders get the same whatever the first says, and the reply waits for them: a
+    /// write behind a `cas` whose copies are not sent yet.
+    Deferred,
     /// The other holders get the same, and no client waits.
     Behind,
     /// If the client has won, the first holder, one of the others here, has the last word.
     Winner,
+}
+
+impl Copies {
+    /// Whether the first holder was asked before the others, and the reply waits for them.
+    pub(crate) fn follow_decision(self) -> bool {
+        matches!(self, Self::Awaited | Self::Deferred)
+    }
+}
+
+/// What a read says of how long a key is kept, while the first holder has to answer before copies
+/// are sent, which would undo it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LaterTouch {
+    /// The servers that it has changed.
+    pub(crate) holders: Vec<ServerId>,
+    pub(crate) expect: Expect,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// A part of a retrieval: the keys that one server was asked for.
@@ -236,6 +256,8 @@ pub(crate) struct Needs {
     pub(crate) incomplete: Vec<PartAnswer>,
     /// The servers that get copies once the first has stored.
     pub(crate) others: Vec<ServerId>,
+    /// What they are sent behind the copies.
+    pub(crate) later: Vec<LaterTouch>,
     /// Requests for the same key that wait for this one's answer.
     pub(crate) followers: Vec<RequestId>,
     /// The request's bytes, where they are needed later: it waits in the queue, is a `cas`, or may
@@ -317,6 +339,7 @@ impl Needs {
         self.parts.clear();
         self.incomplete.clear();
         self.others.clear();
+        self.later.clear();
         self.followers.clear();
         self.merge.begin(How::One);
     }

@@ -105,9 +105,9 @@ impl Merge {
     }
 
     /// Changes how answers are taken from now on: a request that was for one has become one for
-    /// all.
-    pub(crate) fn widen(&mut self) {
-        self.how = How::Worst;
+    /// several.
+    pub(crate) fn widen(&mut self, how: How) {
+        self.how = how;
     }
 
     /// A server has answered its part; parts are numbered from zero in the order of the request.

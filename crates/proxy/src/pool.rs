@@ -344,8 +344,10 @@ impl Pool {
     /// What it is and has counted, for the sum of all loops.
     pub(crate) fn copy(&self) -> Self {
         let spec = PoolSpec {
+            listens: self.spec.listens,
             copies: self.spec.copies,
             reads: self.spec.reads,
+            gutter: self.spec.gutter,
             coalesce: self.spec.coalesce,
             readers: self.spec.readers,
             ..PoolSpec::of(&self.spec.name, self.spec.servers.clone())
@@ -531,7 +533,7 @@ impl Pool {
 
     /// How many of the `found` servers that [`Self::holders`] gave are to be read: those that hold
     /// the key while they are up, else those that stand in. A stand-in has only what was written
-    /// since a holder went down.
+    /// while a holder was down, now or at an earlier time.
     pub(crate) fn readable(&mut self, key: &[u8], found: usize) -> usize {
         let Some(placement) = &self.spec.placement else { return found };
         if self.spec.when_down != WhenDown::Next || self.members.iter().all(|member| member.up) {

@@ -91,6 +91,13 @@ impl Routing {
         self.pools.iter_mut().map(Pool::take_counts).collect()
     }
 
+    /// Whether keys that clients ask for belong to a pool: by a route, or by where clients connect,
+    /// unless a route has all keys.
+    pub(crate) fn leads_to(&self, pool: PoolId) -> bool {
+        let by_address = self[pool].spec().listens && self.routes.find(b"").is_none();
+        by_address || self.routes.iter().any(|route| route.pool == pool.index())
+    }
+
     // ---- a key ----------------------------------------------------------------------------------
 
     /// Where `key` is kept, for a client that connected where `entry` is the pool.

@@ -94,7 +94,9 @@ fn general(core: &Core, now: Stamp, out: &mut Vec<u8>) {
     stat("server_losses", &events.server_losses);
     stat("desynchronised", &events.desynchronised);
     stat("timeouts", &events.timeouts);
-    stat("held_back", &events.held_back);
+    if !core.dispatch().is_of_threads() {
+        stat("held_back", &events.held_back);
+    }
     stat("ejections", &events.ejections);
     stat("disordered_stamps", &recorder.disordered());
 }
@@ -126,6 +128,8 @@ fn settings(core: &Core, out: &mut Vec<u8>) {
 }
 
 fn servers(core: &Core, out: &mut Vec<u8>) {
+    // What threads have under way at which server, their own cores alone know.
+    let of_threads = core.dispatch().is_of_threads();
     for (number, server) in
         core.upstreams().servers().iter().enumerate().filter(|(_, server)| !server.is_retired())
     {
@@ -138,8 +142,10 @@ fn servers(core: &Core, out: &mut Vec<u8>) {
         stat("version", &server.version().unwrap_or("unknown"));
         stat("requests", &totals.map_or(0, |totals| totals.requests));
         stat("errors", &totals.map_or(0, |totals| totals.errors));
-        stat("outstanding", &core.upstreams().outstanding(ServerId::new(number)));
-        stat("answered_since_up", &server.answered_since_up());
+        if !of_threads {
+            stat("outstanding", &core.upstreams().outstanding(ServerId::new(number)));
+            stat("answered_since_up", &server.answered_since_up());
+        }
         stat("losses", &server.losses());
         let mean = totals.and_then(|totals| totals.time.mean()).map_or(0.0, |mean| mean * 1e6);
         stat("time_us_mean", &format!("{mean:.1}"));
@@ -150,7 +156,7 @@ fn servers(core: &Core, out: &mut Vec<u8>) {
         // It may be in several pools.
         let of_all =
             living.filter_map(of_pool).reduce(|all, one| (all.0 + one.0, all.1 + one.1, all.2.max(one.2)));
-        if let Some((busy, waiting, longest)) = of_all {
+        if let Some((busy, waiting, longest)) = of_all.filter(|_| !of_threads) {
             stat("readers_busy", &busy);
             stat("read_queue_length", &waiting);
             stat("read_queue_length_max", &longest);
@@ -169,7 +175,9 @@ fn pools(core: &Core, out: &mut Vec<u8>) {
         stat("servers", &spec.servers.len());
         stat("servers_up", &up);
         stat("replicas", &spec.copies);
-        stat("requests_in_progress", &pool.busy());
+        if !core.dispatch().is_of_threads() {
+            stat("requests_in_progress", &pool.busy());
+        }
         for (name, count) in pool.counts().named() {
             stat(name, &count);
         }

@@ -30,6 +30,8 @@ pub struct PoolSpec {
     pub name: String,
     /// Its servers, as places in [`Topology::servers`].
     pub servers: Vec<usize>,
+    /// Whether clients connect at an address whose keys belong to it.
+    pub listens: bool,
     /// Who holds a key; none: every server of the pool holds every key.
     pub placement: Option<Placement>,
     /// How many servers hold a key, 1 to all.
@@ -87,6 +89,7 @@ impl PoolSpec {
             name: name.to_owned(),
             copies: servers.len(),
             servers,
+            listens: true,
             placement: None,
             writes: Writes::default(),
             reads: Reads::default(),

@@ -171,6 +171,12 @@ impl Servers {
         self.servers[server.index()].up
     }
 
+    /// Whether it does, as one of the loops sees it that are summed up here.
+    pub(crate) fn is_up_in_a_loop(&self, server: ServerId) -> bool {
+        let server = &self.servers[server.index()];
+        server.up || server.up_elsewhere
+    }
+
     pub(crate) fn name(&self, server: ServerId) -> &str {
         &self.servers[server.index()].name
     }
@@ -208,17 +214,24 @@ impl Servers {
         living.filter_map(Server::version).min_by_key(|version| number(version))
     }
 
-    /// Another loop's, or thread's, connection to a server stands, or why it does not.
-    pub(crate) fn enter(&mut self, server: ServerId, state: Result<Option<&str>, &str>) {
+    /// A thread's connection to a server stands, or why it does not; whether it `stood` before. The
+    /// server is up while one does.
+    pub(crate) fn enter(&mut self, server: ServerId, state: Result<Option<&str>, &str>, stood: bool) {
         let server = &mut self.servers[server.index()];
+        server.standing -= usize::from(stood);
         match state {
-            Ok(None) => {}
-            Ok(Some(version)) => server.version = Some(version.to_owned()),
+            Ok(version) => {
+                server.standing += 1;
+                if let Some(version) = version {
+                    server.version = Some(version.to_owned());
+                }
+            }
             Err(why) => {
                 server.losses += 1;
                 server.last_loss = Some(why.to_owned());
             }
         }
+        server.up = server.standing > 0;
     }
 
     fn add(&mut self, name: String) -> ServerId {
@@ -677,10 +690,15 @@ impl Servers {
 
     // ---- flow control ---------------------------------------------------------------------------
 
+    /// From now on long requests wait for no room.
+    pub(crate) fn lift_windows(&mut self) {
+        self.settings.window = usize::MAX;
+    }
+
     /// Whether long requests wait for room at all.
     #[inline]
     pub(crate) fn has_windows(&self) -> bool {
-        !self.settings.dedicated
+        !self.settings.dedicated && self.settings.window < usize::MAX
     }
 
     /// Whether there is room for a client's next request on its connection to a server: that

@@ -143,16 +143,21 @@ pub const HIT_RATIO: QuantityDefinition =
 /// The crossing point of the bounds.
 pub const KNEE: QuantityDefinition = quantity(
     "knee",
-    "N* = (D + Z) ÷ D_max",
+    "N* = (D + Z) · X_max",
     Count,
-    "the population from which requests begin to wait for each other. D is the sum of all demands, D_max the largest; measured, it \
+    "the population from which requests begin to wait for each other. D is the sum of all demands, X_max the capacity; measured, it \
      is (R + Z) · X, with R at the fewest clients and X the highest throughput",
 )
-.in_terms_of(&[&SERVICE_DEMAND, &THINK_TIME, &RESPONSE_TIME, &THROUGHPUT]);
+.in_terms_of(&[&SERVICE_DEMAND, &THINK_TIME, &CAPACITY, &RESPONSE_TIME, &THROUGHPUT]);
 /// The most that is possible.
-pub const CAPACITY: QuantityDefinition =
-    quantity("capacity", "X_max = 1 ÷ D_max", PerSecond, "the highest throughput that the bottleneck allows")
-        .in_terms_of(&[&THROUGHPUT, &SERVICE_DEMAND]);
+pub const CAPACITY: QuantityDefinition = quantity(
+    "capacity",
+    "X_max = min (m ÷ D)",
+    PerSecond,
+    "the highest throughput that the bottleneck allows: D is a station's demand, m how many requests it serves at once (workers, \
+     processors); the least of all stations counts",
+)
+.in_terms_of(&[&THROUGHPUT, &SERVICE_DEMAND]);
 /// What is left.
 pub const HEADROOM: QuantityDefinition =
     quantity("headroom", "1 − X ÷ X_max", Share, "share of the capacity that is left at the present load")

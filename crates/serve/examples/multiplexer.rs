@@ -7,7 +7,7 @@
 //! sets `krarup proxy` beside it.
 //!
 //! ```text
-//! cargo run --release -p krarup-proxy --example multiplexer -- LISTEN SERVER
+//! cargo run --release -p krarup-serve --example multiplexer -- LISTEN SERVER
 //! ```
 
 use std::collections::VecDeque;

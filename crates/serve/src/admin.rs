@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use krarup_model::headroom::Headroom;
 use krarup_net::http::{self, HttpMethod, HttpQuery, HttpResponse};
 use krarup_net::snapshots::lock;
+use krarup_net::tls::Acceptor;
 use krarup_record::exposition::{MEDIA_TYPE, ProcessMetrics};
 use krarup_units::{Address, Mistake};
 
@@ -90,7 +91,7 @@ pub(crate) struct Monitoring<T> {
     /// Gives one server more and more of the reads; none: reads are not moved here.
     pub(crate) redline: Option<Arc<LiveRedline>>,
     /// None: there is no configuration to read again.
-    pub(crate) reload: Option<Reload>,
+    pub(crate) reload: Option<Arc<Reload>>,
 }
 
 /// Reads the configuration again, or the certificate.
@@ -170,6 +171,12 @@ impl<T: Monitored> Monitoring<T> {
 }
 
 impl Reload {
+    /// Reads the files of a certificate again.
+    fn of_certificate(acceptor: Acceptor) -> Self {
+        let reload = Box::new(move || acceptor.reload());
+        Self { what: "certificate", reload, alone: Mutex::default() }
+    }
+
     /// Reloads, unless another request does: each would take a thread that monitoring needs.
     fn once(&self) -> HttpResponse {
         let Ok(_alone) = self.alone.try_lock() else {
@@ -209,22 +216,32 @@ struct AdminState {
     waits_for: String,
     /// Whether clients should be sent here all the same.
     takes_clients: bool,
+    /// Reads the certificate again, served or not; none: clients speak no TLS.
+    reload: Option<Arc<Reload>>,
 }
 
 impl AdminAddress {
-    /// Listens at `address`, which `setting` gave; nothing is served yet, for that reason.
+    /// Listens at `address`, which `setting` gave; nothing is served yet, for that reason. The
+    /// files of `certificate` may be read again from now on.
     ///
     /// # Errors
     /// With the setting, the address and the reason, where it cannot be listened on.
-    pub fn listen(address: &Address, setting: &str, waits_for: &str) -> Result<Self, Mistake> {
-        let state = AdminState { served: None, waits_for: waits_for.to_owned(), takes_clients: false };
+    pub fn listen(
+        address: &Address,
+        setting: &str,
+        waits_for: &str,
+        certificate: Option<&Acceptor>,
+    ) -> Result<Self, Mistake> {
+        let reload = certificate.map(|acceptor| Arc::new(Reload::of_certificate(acceptor.clone())));
+        let waits_for = waits_for.to_owned();
+        let state = AdminState { served: None, waits_for, takes_clients: false, reload };
         let state = Arc::new(Mutex::new(state));
         let asked = Arc::clone(&state);
         let answer = move |method, path: &str, query: HttpQuery<'_>| {
-            let AdminState { served, waits_for, takes_clients } = lock(&asked).clone();
-            match served {
+            let state = lock(&asked).clone();
+            match &state.served {
                 Some(served) => served(method, path, query),
-                None => unserved(method, path, query, waits_for, takes_clients),
+                None => unserved(method, path, query, &state),
             }
         };
         let server = http::serve(address, answer).map_err(|why| why.within(setting))?;
@@ -240,6 +257,11 @@ impl AdminAddress {
     /// served: other brokers own this shard, and this one takes the clients of all shards.
     pub fn takes_clients(&self, takes: bool) {
         lock(&self.state).takes_clients = takes;
+    }
+
+    /// Reads the certificate again; none: clients speak no TLS.
+    pub(crate) fn reload(&self) -> Option<Arc<Reload>> {
+        lock(&self.state).reload.clone()
     }
 
     /// Answers from what is served, until what is returned is dropped.
@@ -286,25 +308,22 @@ impl Monitored for Unserved {
     }
 }
 
-/// What a broker answers while it serves nothing: as ever where every service answers, and
-/// elsewhere the reason. One that takes clients all the same is ready.
-fn unserved(
-    method: HttpMethod,
-    path: &str,
-    query: HttpQuery<'_>,
-    why: String,
-    takes_clients: bool,
-) -> HttpResponse {
-    if takes_clients && (method, path) == (HttpMethod::Get, "/ready") {
+/// What a broker answers while it serves nothing: as ever where every service answers, and of its
+/// certificate, which its clients see later; elsewhere the reason. One that takes clients all the
+/// same is ready.
+fn unserved(method: HttpMethod, path: &str, query: HttpQuery<'_>, state: &AdminState) -> HttpResponse {
+    let why = state.waits_for.clone();
+    if state.takes_clients && (method, path) == (HttpMethod::Get, "/ready") {
         return HttpResponse::text(200, format!("ready for clients: {why}\n"));
     }
-    if !["/", "/metrics", "/health", "/ready"].contains(&path) {
+    if !["/", "/metrics", "/health", "/ready", "/reload"].contains(&path) {
         return HttpResponse::text(503, format!("{why}\n"));
     }
     let numbers = Arc::new(Unserved(why));
     let ask: Ask<Unserved> = Box::new(move || Some(Arc::clone(&numbers)));
     let program = "krarup broker: nothing is served yet";
-    let monitoring = Monitoring { program, ask, headroom: None, clients: None, redline: None, reload: None };
+    let reload = state.reload.clone();
+    let monitoring = Monitoring { program, ask, headroom: None, clients: None, redline: None, reload };
     monitoring.answer(method, path, query)
 }
 

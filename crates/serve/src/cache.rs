@@ -12,6 +12,7 @@ use krarup_net::{Clock, listen};
 use krarup_units::{Address, Mistake, Nanos, Stamp};
 
 use crate::driver::{self, ClientLimits, Driver};
+use crate::memory_notice::MemoryNotice;
 
 const STOP: Token = Token(1);
 const RELOAD: Token = Token(2);
@@ -49,6 +50,10 @@ pub struct CacheServer {
     reload: Box<dyn FnMut() + Send>,
     /// Told why clients cannot be accepted.
     refusal: Box<dyn FnMut(&str) + Send>,
+    /// Told that clients wait for the memory of buffers, or were disconnected for it.
+    memory_notice: Box<dyn FnMut(MemoryNotice) + Send>,
+    /// What clients may take of it.
+    memory: usize,
     waker: Arc<Waker>,
     shutdown_limit: Nanos,
 }
@@ -123,6 +128,8 @@ impl CacheServer {
             signals: None,
             reload: Box::new(|| ()),
             refusal: Box::new(|_| ()),
+            memory_notice: Box::new(|_| ()),
+            memory: settings.clients.memory,
             waker,
             shutdown_limit: settings.shutdown_limit,
         })
@@ -151,6 +158,12 @@ impl CacheServer {
     /// From now on `tell` hears, not at every attempt, why clients cannot be accepted.
     pub fn tell_refusals(&mut self, tell: impl FnMut(&str) + Send + 'static) {
         self.refusal = Box::new(tell);
+    }
+
+    /// From now on `tell` hears that clients wait for the memory of buffers, or were disconnected
+    /// for it.
+    pub fn tell_memory(&mut self, tell: impl FnMut(MemoryNotice) + Send + 'static) {
+        self.memory_notice = Box::new(tell);
     }
 
     /// Serves until stopped: then accepts no client any more, answers what has arrived, and closes
@@ -188,7 +201,10 @@ impl CacheServer {
             }
             self.driver.flush_clients(&mut self.cache);
             for notice in self.driver.notices.drain(..) {
-                // Where it listens is known, and memory is told of by statistics.
+                if let Some(memory) = MemoryNotice::of(&notice, self.memory) {
+                    (self.memory_notice)(memory);
+                }
+                // Where it listens is known.
                 if let driver::DriverNotice::NotAccepting(why) = notice {
                     (self.refusal)(&why);
                 }

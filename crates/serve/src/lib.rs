@@ -10,6 +10,7 @@
 //! | `driver` | the connections of any service's clients: in, read, written, out |
 //! | `headroom` | what is answered about the headroom of the running traffic |
 //! | `live` | what a model of the running traffic is given |
+//! | `memory_notice` | what is told of the memory of clients' buffers |
 //! | `orders` | what threads beside the loops have them do |
 //! | `process` | what this process uses of the machine, and may use |
 //! | `processors` | how many processors this process may use, and how much memory |
@@ -29,6 +30,7 @@ mod clients;
 mod driver;
 mod headroom;
 mod live;
+mod memory_notice;
 mod orders;
 mod process;
 mod processors;
@@ -45,3 +47,4 @@ pub use admin::AdminAddress;
 pub use driver::ClientLimits;
 pub use headroom::HeadroomPage;
 pub use live::LiveState;
+pub use memory_notice::MemoryNotice;

@@ -198,9 +198,17 @@ pub trait Service {
 
     // ---- memory ---------------------------------------------------------------------------------
 
-    /// Bytes of memory that replies to `client` hold.
+    /// Bytes of memory that replies to `client` hold. What is kept for the next ones is not held by
+    /// these.
     fn held(&self, client: ClientId) -> usize {
-        self.output(client).len()
+        let output = self.output(client);
+        if output.is_empty() { 0 } else { output.held() }
+    }
+
+    /// Bytes by which replies have grown since this was last called, where the service makes them
+    /// of what it has itself: what it makes of answers was counted when these were read.
+    fn take_growth(&mut self) -> usize {
+        0
     }
 
     /// Bytes of memory that requests hold which wait, of all clients.

@@ -7,7 +7,7 @@ use krarup_units::Address;
 /// Where the owner of a shard is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardOwner {
-    /// The how many-th it is.
+    /// Its number: a later one has a higher.
     pub epoch: i64,
     /// Where it speaks beanstalkd's protocol.
     pub address: Address,

@@ -175,6 +175,8 @@ struct PoolState {
     serials: RefCell<BTreeSet<i64>>,
     cleared: Cell<i64>,
     marks: Rc<RefCell<LowWaterMarks>>,
+    /// Of the database's log, as the last session has found it.
+    timeline: Rc<RefCell<Option<String>>>,
     lost: Cell<bool>,
     /// When that was last told.
     lost_at: Cell<Option<Instant>>,
@@ -346,6 +348,7 @@ impl PoolState {
             serials: RefCell::default(),
             cleared: Cell::new(0),
             marks: Rc::default(),
+            timeline: Rc::default(),
             lost: Cell::new(false),
             lost_at: Cell::new(None),
             refused: RefCell::default(),
@@ -785,8 +788,9 @@ impl PoolState {
     // ---- connections ----------------------------------------------------------------------------
 
     async fn connect(&self, queue: usize) -> Result<Rc<DatabaseSession>, StoreError> {
-        let marks = Rc::clone(&self.marks);
-        let session = Rc::new(DatabaseSession::connect(&self.place, self.sharing_number, marks).await?);
+        let (marks, timeline) = (Rc::clone(&self.marks), Rc::clone(&self.timeline));
+        let session = DatabaseSession::connect(&self.place, self.sharing_number, marks, timeline).await?;
+        let session = Rc::new(session);
         let mut sessions = self.queues[queue].sessions.borrow_mut();
         sessions.retain(|one| one.strong_count() > 0);
         sessions.push(Rc::downgrade(&session));

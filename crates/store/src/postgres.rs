@@ -147,7 +147,9 @@ impl Owned {
             let owner = client.query_one(
                 "SELECT coalesce(address, ''), process, renewed, renewed < clock_timestamp() - make_interval(secs => $1) \
                  AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1802658162 AND objid = 2 \
-                             AND mode = 'ExclusiveLock' AND granted AND pid = process) FROM krarup.owner WHERE shard = 0",
+                             AND mode = 'ExclusiveLock' AND granted AND pid = process \
+                             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) \
+                 FROM krarup.owner WHERE shard = 0",
                 &[&LEASE.as_secs_f64()],
             )?;
             let address: String = owner.get(0);
@@ -219,7 +221,7 @@ impl Owned {
         self.shard
     }
 
-    /// How many owners there have been.
+    /// Its number: no other owner of this part has it.
     pub fn epoch(&self) -> i64 {
         self.epoch
     }
@@ -295,8 +297,10 @@ impl Owned {
             message(row);
         };
         if self.shard.is_whole() {
-            // They would only cost an owner that searches for nothing.
-            self.client.batch_execute(END_SHARING)?;
+            match self.client.batch_execute(END_SHARING) {
+                Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {}
+                result => result?,
+            }
             self.client.for_each_row(LOAD, &[], hand_over)?;
         } else {
             let statement = LOAD.replace("ORDER BY", &format!("WHERE {} ORDER BY", heads::OF_TUBES));
@@ -457,9 +461,11 @@ fn succeed(
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => continue,
             result => result?,
         }
+        // By the time: a fail-over may lose that there was an owner, which goes on all the same,
+        // and the next one must not have its number.
         let row = transaction.query_one(
-            "UPDATE krarup.owner SET epoch = epoch + 1, address = $1, process = pg_backend_pid(), renewed = clock_timestamp(), \
-                 member = $2, memcached = NULL \
+            "UPDATE krarup.owner SET epoch = greatest(epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint), \
+                 address = $1, process = pg_backend_pid(), renewed = clock_timestamp(), member = $2, memcached = NULL \
              WHERE shard = $3 RETURNING epoch, process",
             &[&address, &member, &(shard.number as i32)],
         )?;

@@ -168,11 +168,18 @@ pub struct Outbox {
     sent: usize,
     /// The position of the first of `bytes`, were there nothing lent between what is unsent.
     base: u64,
-    /// What is lent, and where in `bytes` it stands, in order.
-    lent: VecDeque<(usize, Lent)>,
+    /// What is lent, in order: where in `bytes` it stands, and how many bytes that have left are
+    /// kept with it, because it is a piece of the same memory.
+    lent: VecDeque<(usize, Lent, usize)>,
     /// Bytes lent that have not left.
     lent_bytes: usize,
+    /// Bytes lent that have left and are kept.
+    kept_bytes: usize,
 }
+
+/// The next piece of the same memory is looked for among so many: pieces of other servers' answers
+/// stand between.
+const NEAR: usize = 64;
 
 impl Outbox {
     /// Where to append what shall be sent next.
@@ -187,14 +194,14 @@ impl Outbox {
         }
         self.lent_bytes += piece.to - piece.from;
         match self.lent.back_mut() {
-            Some((place, last))
+            Some((place, last, _))
                 if *place == self.bytes.len()
                     && last.to == piece.from
                     && Arc::ptr_eq(&last.whole, &piece.whole) =>
             {
                 last.to = piece.to;
             }
-            _ => self.lent.push_back((self.bytes.len(), piece)),
+            _ => self.lent.push_back((self.bytes.len(), piece, 0)),
         }
     }
 
@@ -217,7 +224,7 @@ impl Outbox {
             }
             fits
         };
-        for (place, piece) in &self.lent {
+        for (place, piece, _) in &self.lent {
             if !add(&self.bytes[at..*place]) || !add(piece.bytes()) {
                 return (count, bytes);
             }
@@ -231,8 +238,8 @@ impl Outbox {
     pub fn unsent(&self) -> &[u8] {
         match self.lent.front() {
             None => &self.bytes[self.sent..],
-            Some((place, piece)) if *place == self.sent => piece.bytes(),
-            Some((place, _)) => &self.bytes[self.sent..*place],
+            Some((place, piece, _)) if *place == self.sent => piece.bytes(),
+            Some((place, ..)) => &self.bytes[self.sent..*place],
         }
     }
 
@@ -246,9 +253,10 @@ impl Outbox {
         self.bytes.len() - self.sent + self.lent_bytes
     }
 
-    /// Bytes of memory held for what has not left, with what is lent.
+    /// Bytes of memory held for what has not left, with what is lent, and with what has left of
+    /// that: memory is given back when nothing of it waits any more.
     pub fn held(&self) -> usize {
-        self.bytes.capacity() + self.lent_bytes
+        self.bytes.capacity() + self.lent_bytes + self.kept_bytes
     }
 
     /// Bytes of memory held, those lent left out.
@@ -276,7 +284,7 @@ impl Outbox {
     pub fn advance_and(&mut self, count: usize, mut gone: impl FnMut(Lent)) {
         assert!(count <= self.len(), "more bytes sent than there were");
         let mut left = count;
-        while let Some((place, piece)) = self.lent.front_mut() {
+        while let Some((place, piece, kept)) = self.lent.front_mut() {
             let before = left.min(*place - self.sent);
             self.sent += before;
             left -= before;
@@ -286,12 +294,19 @@ impl Outbox {
             }
             piece.from += of_it;
             left -= of_it;
+            *kept += of_it;
             self.lent_bytes -= of_it;
+            self.kept_bytes += of_it;
             self.base += of_it as u64;
             if piece.from < piece.to {
                 break;
             }
-            if let Some((_, piece)) = self.lent.pop_front() {
+            if let Some((_, piece, kept)) = self.lent.pop_front() {
+                let mut near = self.lent.iter_mut().take(NEAR);
+                match near.find(|(_, next, _)| Arc::ptr_eq(&next.whole, &piece.whole)) {
+                    Some((.., with_next)) => *with_next += kept,
+                    None => self.kept_bytes -= kept,
+                }
                 gone(piece);
             }
         }
@@ -303,7 +318,7 @@ impl Outbox {
         } else if self.sent >= 1 << 16 && self.sent * 2 >= self.bytes.len() {
             // A reader that never catches up must not make the buffer grow behind it.
             self.bytes.drain(..self.sent);
-            self.lent.iter_mut().for_each(|(place, _)| *place -= self.sent);
+            self.lent.iter_mut().for_each(|(place, ..)| *place -= self.sent);
             self.base += self.sent as u64;
             self.sent = 0;
         }
@@ -314,17 +329,19 @@ impl Outbox {
         while let surplus = (self.end() - end) as usize
             && surplus > 0
         {
-            let last = self.lent.back().map_or(self.sent, |(place, _)| *place);
+            let last = self.lent.back().map_or(self.sent, |(place, ..)| *place);
             let owned = (self.bytes.len() - last).min(surplus);
             self.bytes.truncate(self.bytes.len() - owned);
             if owned < surplus {
-                let (_, piece) = self.lent.back_mut().expect("what is not kept here is lent");
+                let (_, piece, _) = self.lent.back_mut().expect("what is not kept here is lent");
                 // It may have become one with what was lent before.
                 let lent = (surplus - owned).min(piece.to - piece.from);
                 piece.to -= lent;
                 self.lent_bytes -= lent;
-                if piece.from == piece.to {
-                    self.lent.pop_back();
+                if piece.from == piece.to
+                    && let Some((.., kept)) = self.lent.pop_back()
+                {
+                    self.kept_bytes -= kept;
                 }
             }
         }
@@ -351,7 +368,7 @@ impl Outbox {
         self.base = self.end();
         self.bytes.clear();
         self.lent.clear();
-        self.lent_bytes = 0;
+        (self.lent_bytes, self.kept_bytes) = (0, 0);
         self.sent = 0;
     }
 }
@@ -471,7 +488,36 @@ mod tests {
             prop_assert!(outbox.is_empty());
             rest += left as usize;
             prop_assert_eq!(outbox.position(), rest as u64);
+            prop_assert_eq!(outbox.held(), outbox.capacity());
         }
+    }
+
+    #[test]
+    fn memory_that_is_lent_is_held_until_nothing_of_it_waits() {
+        const HALF: usize = 1 << 19;
+        let [one, other] = [(); 2].map(|()| Arc::new(vec![b'v'; 2 * HALF]));
+        let mut outbox = Outbox::default();
+        // As two servers' answers are put together.
+        for half in [0..HALF, HALF..2 * HALF] {
+            for whole in [&one, &other] {
+                outbox.lend(Lent::of(whole, &whole[half.clone()]).unwrap());
+            }
+        }
+        for (sent, held) in [(0, 4), (3 * HALF - 1, 4), (1, 2), (HALF - 1, 2), (1, 0)] {
+            outbox.advance(sent);
+            assert_eq!(outbox.held(), held * HALF);
+        }
+        outbox.lend(Lent::of(&one, &one[..HALF]).unwrap());
+        let end = outbox.end();
+        outbox.lend(Lent::of(&one, &one[HALF..]).unwrap());
+        outbox.advance(HALF);
+        assert_eq!((outbox.len(), outbox.held()), (HALF, 2 * HALF));
+        outbox.take_back(end);
+        assert_eq!(outbox.held(), 0);
+        outbox.lend(Lent::of(&one, &one[..HALF]).unwrap());
+        outbox.advance(1);
+        outbox.clear();
+        assert_eq!(outbox.held(), 0);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::memcached::{
     STILL_OPEN, TakeOption, UNAUTHENTICATED,
 };
 use crate::queues::Queues;
+use crate::shared::SharedQueues;
 use crate::statistics::{self, QueueFigures};
 
 /// A request, as its rows begin.
@@ -58,7 +59,7 @@ impl Broker {
         let puts = matches!(asked, QueueRequest::Request(Cached::Store(_), _));
         let committed = self.committed;
         // What is open must be known, and a client that asks what there is sees what it has put.
-        let asking = self.shared.as_ref().is_some_and(|shared| !shared.may_put_or_begin(id, puts));
+        let asking = self.shared.as_ref().is_some_and(|shared| !may_go(shared, id, &asked));
         let dialog = self.dialog(id);
         let opening = dialog.memcached.as_ref().is_some_and(|session| session.opening.is_some());
         if asking || opening || (!puts && dialog.put_with > Some(committed)) {
@@ -80,7 +81,8 @@ impl Broker {
                 } else {
                     self.memcached_request(asking, &request, open);
                 }
-                used
+                // Of a `get` only the first part may be done: it is read once more.
+                if self.dialog(id).stuck { 0 } else { used }
             }
             QueueRequest::Flush(key, used) => {
                 asking.length = used;
@@ -210,16 +212,29 @@ impl Broker {
             return self.tell(asking, ONE_KEY);
         }
         for (place, (key, query)) in queries.into_iter().enumerate() {
+            if self.dialog(asking.id).is_full() {
+                // The messages of the other keys stay where they are, for the next `get`.
+                return self.tell(asking, b"END\r\n");
+            }
             let session = self.dialog(asking.id).memcached.as_mut().expect("he speaks this protocol");
             if query.take == Some(TakeOption::Open) && query.end.is_none() && session.is_open(query.queue) {
                 return self.tell(asking, STILL_OPEN);
             }
             let ended = query.end.and_then(|end| Some((end, session.end(query.queue)?)));
             if let Some((end, open)) = ended {
-                let reply_format = if query.take.is_some() { ReplyFormat::Not } else { ReplyFormat::Ended };
-                self.end_open(asking, end, open, reply_format);
-                // The first row has the request's bytes.
-                asking.length = 0;
+                let (reply_format, length) = match query.take {
+                    // The row of what is taken has the request's bytes.
+                    Some(_) => (ReplyFormat::Not, 0),
+                    None => (ReplyFormat::Ended, asking.length),
+                };
+                self.end_open(Asking { length, ..asking }, end, open, reply_format);
+                let is_asked =
+                    self.shared.as_ref().is_some_and(|shared| !shared.has_nothing_under_way(asking.id));
+                if query.take.is_some() && is_asked {
+                    // What goes back may be the next: it must be there when that is asked for.
+                    self.dialog(asking.id).stuck = true;
+                    return;
+                }
             } else if query.take.is_none() {
                 self.tell(asking, b"END\r\n");
             }
@@ -303,7 +318,8 @@ impl Broker {
         visit.queued = asking.now.max(visit.received);
         visit.taken = visit.queued;
         if let Some(shared) = &mut self.shared {
-            let number = shared.query_empty(asking.id, queue);
+            let known = self.queues.view_tube(queue, asking.now).is_some();
+            let number = shared.query_empty(asking.id, queue, known);
             return self.wait_for_answer(asking.id, Hold::Asked(number), verb, visit);
         }
         let after = self.queues.empty_tube(queue);
@@ -347,6 +363,17 @@ impl Broker {
             &self.counts,
             queues.into_iter(),
         )
+    }
+}
+
+/// Whether a request may be carried out beside what the database has not answered: a put as its
+/// message may; all others want to know all that was asked before.
+fn may_go(shared: &SharedQueues, id: ClientId, asked: &QueueRequest<'_>) -> bool {
+    match asked {
+        QueueRequest::Request(Cached::Store(store), _) => {
+            shared.may_go(id, &Request::Put(memcached::put_of_key(store.key).unwrap_or_default()))
+        }
+        _ => shared.has_nothing_under_way(id),
     }
 }
 

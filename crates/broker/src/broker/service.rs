@@ -2,10 +2,10 @@
 
 use krarup_beanstalk::{InvalidRequest, LineError, Request, request, write};
 use krarup_record::{LoopUse, Operation};
-use krarup_service::{ClientId, Service, ThreadUse};
+use krarup_service::{ClientId, Disconnect, Service, ThreadUse};
 use krarup_units::{Outbox, Parsed, Stamp};
 
-use super::{A_TURN, Broker, Discard, Ending, KEEP, MOST_UNSENT, Visit, goes_beside_puts, operation};
+use super::{A_TURN, Broker, Discard, Ending, KEEP, Visit, goes_beside_puts, operation};
 use crate::shared::SharedQueues;
 
 /// The listener at which clients speak memcached's protocol; at the other they speak beanstalkd's.
@@ -69,8 +69,8 @@ impl Service for Broker {
                 Parsed::Invalid(InvalidRequest::Discard { why, discard }) => {
                     dialog.discard = Some(Discard::of_line(why, discard));
                 }
-                Parsed::Complete { message: Request::PutBatch(batch), used } => {
-                    if self.shared.as_ref().is_some_and(|shared| !shared.may_put_or_begin(id, true)) {
+                Parsed::Complete { message: request @ Request::PutBatch(batch), used } => {
+                    if self.shared.as_ref().is_some_and(|shared| !shared.may_go(id, &request)) {
                         dialog.stuck = true;
                         break;
                     }
@@ -161,6 +161,7 @@ impl Service for Broker {
 
     fn written(&mut self, id: ClientId, count: usize, now: Stamp) {
         let dialog = self.dialogs[id as usize].as_mut().expect("he is connected");
+        let full = dialog.is_full();
         dialog.outbox.advance(count);
         let position = dialog.outbox.position();
         while let Some(first) = dialog.leaving.front()
@@ -171,7 +172,8 @@ impl Service for Broker {
             self.records.keep(&row.visit, row.server, row.ready);
         }
         dialog.outbox.shrink(KEEP);
-        if dialog.stuck && dialog.outbox.len() < MOST_UNSENT {
+        // What it has sent meanwhile was not read, be it the first of it.
+        if (dialog.stuck || full) && !dialog.is_full() {
             self.make_runnable(id);
         }
     }
@@ -247,6 +249,25 @@ impl Service for Broker {
     fn turned_away(&mut self) -> &'static [u8] {
         self.clients_refused += 1;
         b""
+    }
+
+    fn disconnected(&mut self, why: Disconnect) {
+        self.clients_cut += u64::from(why == Disconnect::Memory);
+    }
+
+    fn note_memory(&mut self, used: usize, short: bool) {
+        self.buffers = (used, short);
+    }
+
+    /// Answers that wait for their commit hold memory, too.
+    fn held(&self, id: ClientId) -> usize {
+        let dialog = self.dialogs[id as usize].as_ref().expect("it is connected");
+        let leaving = if dialog.outbox.is_empty() { 0 } else { dialog.outbox.held() };
+        leaving + dialog.slot_bytes
+    }
+
+    fn take_growth(&mut self) -> usize {
+        std::mem::take(&mut self.growth)
     }
 
     fn holds_lease(&self, id: ClientId, now: Stamp) -> bool {

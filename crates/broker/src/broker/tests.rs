@@ -1,7 +1,7 @@
 //! Dialogues: what a client says, what it hears, wherever the network cuts the bytes.
 
 use krarup_record::{Operation, recorder};
-use krarup_service::Service;
+use krarup_service::{Disconnect, Service};
 use proptest::prelude::*;
 
 use super::*;
@@ -26,8 +26,13 @@ fn parts(durable: bool) -> (BrokerSettings, Queues, Recorder) {
 }
 
 pub(super) fn sharing() -> Broker {
+    sharing_statements(false)
+}
+
+/// Where queries of one kind share a statement, or not.
+pub(super) fn sharing_statements(gathers: bool) -> Broker {
     let (settings, queues, recorder) = parts(false);
-    let shared = shared::SharedSettings { gathers: false, number: 7, memory: 1 << 20 };
+    let shared = shared::SharedSettings { gathers, number: 7, memory: 1 << 20 };
     Broker::sharing(settings, queues, recorder, shared)
 }
 
@@ -138,6 +143,18 @@ fn clients_that_are_turned_away_are_counted_for_monitoring() {
         assert_eq!(broker.turned_away(), b"");
     }
     assert!(metrics(&broker).contains("\nkrarup_broker_clients_refused_total 2\n"));
+}
+
+#[test]
+fn clients_that_wait_for_memory_or_were_disconnected_for_it_are_counted_for_monitoring() {
+    let mut broker = broker(false);
+    broker.note_memory(4_096, true);
+    broker.disconnected(Disconnect::TimeLimit);
+    broker.disconnected(Disconnect::Memory);
+    let told = metrics(&broker);
+    for line in ["buffers_bytes 4096", "memory_short 1", "clients_cut_total 1"] {
+        assert!(told.contains(&format!("\nkrarup_broker_{line}\n")), "{line}: {told}");
+    }
 }
 
 #[test]
@@ -275,6 +292,46 @@ fn a_popped_message_leaves_after_its_end_is_on_disk() {
     assert_eq!(hear(&mut broker, id), "POPPED 1 1\r\na\r\n");
 }
 
+/// Answers that wait for their commit are held as well as those that wait to leave.
+#[test]
+fn a_client_is_read_on_when_few_bytes_of_its_answers_wait_for_a_commit_or_to_leave() {
+    let (settings, _, recorder) = parts(true);
+    let settings = BrokerSettings { largest: 10_000, ..settings };
+    let queues = queues::QueueSettings { durable: true, memory: 1 << 23, ..Default::default() };
+    let mut broker = Broker::new(settings, Queues::new(queues), recorder);
+    let id = broker.opened();
+    say(&mut broker, id, &format!("put 0 0 60 10000\r\n{}\r\n", "v".repeat(10_000)).repeat(200));
+    commit(&mut broker);
+    hear(&mut broker, id);
+    broker.take_growth();
+    let pops = "pop\r\n".repeat(200);
+    let used = broker.read(id, pops.as_bytes(), NOW, NOW);
+    assert!(used < pops.len() && broker.paused(id) && broker.output(id).is_empty());
+    let held = broker.held(id);
+    assert!((MOST_UNCOMMITTED..MOST_UNCOMMITTED + 20_000).contains(&held));
+    assert_eq!(broker.take_growth(), held);
+    commit(&mut broker);
+    assert!(broker.paused(id) && broker.take_growth() == 0);
+    assert_eq!(hear(&mut broker, id).len(), held);
+    assert_eq!(broker.next_runnable(), Some(id));
+    assert_eq!(broker.read(id, &pops.as_bytes()[used..], NOW, NOW), pops.len() - used);
+}
+
+/// Its next request may have come meanwhile, and was not looked at.
+#[test]
+fn a_client_that_has_taken_a_long_answer_is_read_on_though_no_request_of_it_waits() {
+    let mut broker = broker(false);
+    let id = broker.opened();
+    say(&mut broker, id, &format!("put 0 0 60 1000\r\n{}\r\n", "v".repeat(1_000)).repeat(300));
+    let said = b"reserve-batch 300 0\r\n";
+    assert_eq!(broker.read(id, said, NOW, NOW), said.len());
+    assert!(broker.paused(id));
+    broker.written(id, 1_000, NOW);
+    assert_eq!(broker.next_runnable(), None, "much is left");
+    hear(&mut broker, id);
+    assert_eq!(broker.next_runnable(), Some(id));
+}
+
 #[test]
 fn a_refused_batch_refuses_its_puts_and_keeps_the_rest_waiting() {
     let mut broker = broker(true);
@@ -370,6 +427,10 @@ fn where_a_secret_is_set_nothing_is_done_without_it() {
     assert_eq!(say(&mut broker, id, "login anna wrong\r\n"), "NOT_LOGGED_IN\r\n");
     assert_eq!(say(&mut broker, id, "login anna hush\r\n"), "LOGGED_IN\r\n");
     assert_eq!(say(&mut broker, id, "put 0 0 1 1\r\na\r\n"), "INSERTED 1\r\n");
+    // The name is registered by that.
+    let other = broker.opened();
+    assert_eq!(say(&mut broker, other, "login bob hush\r\n"), "LOGGED_IN\r\n");
+    assert_eq!(say(&mut broker, other, "put-to anna 0 0 1 1\r\nb\r\n"), "INSERTED 2\r\n");
 }
 
 #[test]

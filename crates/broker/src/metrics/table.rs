@@ -118,6 +118,21 @@ pub const TABLE: &[BrokerMetric] = &[
         |now| now.service.clients_refused as f64,
         "Clients that were turned away, because there were as many as `--connections` allows; with `--shards` they are told on stderr alone.",
     ),
+    gauge(
+        "krarup_broker_buffers_bytes",
+        |now| now.service.buffers.0 as f64,
+        "Bytes that wait in buffers, and those reserved for requests that are being read: what `--buffer-memory` bounds.",
+    ),
+    gauge(
+        "krarup_broker_memory_short",
+        |now| f64::from(u8::from(now.service.buffers.1)),
+        "1 while clients wait because of that bound, else 0.",
+    ),
+    counter(
+        "krarup_broker_clients_cut_total",
+        |now| now.service.clients_cut as f64,
+        "Clients disconnected because of that bound: they did not read their answers, or did not go on with a request.",
+    ),
     gauge("krarup_broker_producers", |now| now.totals.producers as f64, "Clients that have put something."),
     gauge("krarup_broker_workers", |now| now.totals.workers as f64, "Clients that have reserved something."),
     gauge(
@@ -267,7 +282,7 @@ pub const TABLE: &[BrokerMetric] = &[
             DrainTime::Unknown => None,
         },
         |_| None,
-        "When no message of the tube waits any more if it goes on so, `+Inf` for never; absent in `batch` and `direct` while some wait, and where no consumer that waits may take them, as of a paused tube.",
+        "When no message of the tube waits any more if it goes on so, `+Inf` for never; absent in `batch` and `direct` while some wait, where there is no consumer or none has finished anything yet, and where no consumer that waits may take them, as of a paused tube.",
     ),
     tube_total(
         "krarup_broker_tube_arrivals_total",

@@ -66,7 +66,7 @@ impl Queues {
         Some(self.found(id))
     }
 
-    /// The oldest message of a created tube that is its or no client's.
+    /// The most urgent, then oldest message of a created tube that is its or no client's.
     ///
     /// # Errors
     /// Why there is none.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use krarup_beanstalk::request::LARGEST_BATCH;
 use krarup_units::{Nanos, Stamp};
 
 use super::reservation::{Reserve, ReserveResult, TakeMode, TakenMessage, WaitingClient};
@@ -20,7 +21,7 @@ impl Queues {
         if query.how != TakeMode::Look {
             self.is_worker(client);
         }
-        let mut taken = Vec::new();
+        let (mut taken, mut bytes) = (Vec::new(), 0);
         let soon = self.deadline_is_soon(client, now);
         if soon && !self.holds_any(client) {
             return Some(ReserveResult::DeadlineSoon);
@@ -31,17 +32,19 @@ impl Queues {
             return Some(ReserveResult::Ready(self.jobs[&id].priority, id));
         }
         while taken.len() < query.most as usize
+            && bytes < LARGEST_BATCH
             && let Some(id) = self.best_of(client)
         {
-            taken.push(self.take(client, id, query.how, now));
+            let message = self.take(client, id, query.how, now);
+            bytes += message.body.len() as u64;
+            taken.push(message);
         }
         if !taken.is_empty() {
             return Some(ReserveResult::Taken(taken));
         }
         if query.timeout == Some(Nanos::ZERO) {
-            // Where all there is is paused: who only looks asks for the warning, too.
-            let warned = soon && query.how == TakeMode::Look;
-            return Some(if warned { ReserveResult::DeadlineSoon } else { ReserveResult::TimedOut });
+            // A client is warned also where all there is is paused.
+            return Some(if soon { ReserveResult::DeadlineSoon } else { ReserveResult::TimedOut });
         }
         let until = query.timeout.map(|timeout| Stamp(now.0.saturating_add(timeout.0)));
         self.wait(client, query.how, until);

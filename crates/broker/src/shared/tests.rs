@@ -146,7 +146,30 @@ fn nothing_goes_before_the_answer_to_a_client_that_waits() {
     for request in [put(), Request::Reserve, Request::Use("q"), Request::Delete(5)] {
         assert!(!both.shared.may_go(client, &request));
     }
-    assert!(!both.shared.may_put_or_begin(client, true));
+    assert!(!both.shared.has_nothing_under_way(client));
+}
+
+#[test]
+fn a_client_that_holds_a_lease_near_its_end_is_warned_though_it_does_not_wait() {
+    let mut both = Both::new(false);
+    let client = both.open();
+    both.done(client, &Request::Reserve, 0);
+    both.ask(client, &Request::ReserveWithTimeout { timeout: Nanos::ZERO });
+    let number = both.query().number;
+    both.answer_at(number, ResultCode::None, at(59));
+    assert_eq!(both.replies().pop(), Some((client, "DEADLINE_SOON\r\n".into())));
+}
+
+#[test]
+fn a_tube_that_a_client_here_uses_can_be_deleted_whatever_the_database_has_of_it() {
+    let mut both = Both::new(false);
+    let client = both.open();
+    both.queues.use_tube(client, "used");
+    for (tube, is_known) in [("used", true), ("default", true), ("nowhere", false)] {
+        both.ask(client, &Request::DeleteTube(tube));
+        let query = DatabaseRequest::Once(RareRequest::DeleteTube { tube: tube.into(), known: is_known });
+        assert_eq!(both.query().query, query);
+    }
 }
 
 #[test]

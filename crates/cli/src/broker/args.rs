@@ -64,9 +64,9 @@ pub(crate) struct BrokerArgs {
     /// asked by any number of brokers
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Owned)]
     pub(super) mode: Mode,
-    /// Divide the queues into so many shards, in the mode `owned`: each has an owner, and all
-    /// brokers of this database that are told the same number share them evenly and serve all
-    /// clients
+    /// Divide the queues into so many shards, 64 at most, in the mode `owned`: each has an owner,
+    /// and all brokers of this database that are told the same number share them evenly and serve
+    /// all clients
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = whole::<u32>(1, u64::from(krarup_broker::shards::MOST)))]
     pub(super) shards: u32,
     /// Database connections in the mode `direct`, each with one request at a time

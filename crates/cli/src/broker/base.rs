@@ -18,6 +18,7 @@ use krarup_units::{Address, Nanos, text};
 use super::args::{BrokerArgs, Mode};
 use super::signals::ProcessSignals;
 use crate::failure::Failure;
+use crate::limits::tell_memory;
 
 /// What all event loops of this process have in common.
 pub(super) struct Base {
@@ -48,10 +49,14 @@ pub(super) fn waits_for(owner: &str) -> String {
     format!("it waits for its turn: the broker at {owner} owns the queues")
 }
 
-/// Answers monitoring from now on, where that is asked for.
-pub(super) fn monitored(address: Option<&Address>, waits_for: &str) -> Result<Option<AdminAddress>, Failure> {
+/// Answers monitoring from now on, where that is asked for, and reads `certificate` again.
+pub(super) fn monitored(
+    address: Option<&Address>,
+    waits_for: &str,
+    certificate: Option<&Acceptor>,
+) -> Result<Option<AdminAddress>, Failure> {
     let Some(address) = address else { return Ok(None) };
-    let admin = AdminAddress::listen(address, "--admin", waits_for).map_err(|why| {
+    let admin = AdminAddress::listen(address, "--admin", waits_for, certificate).map_err(|why| {
         Failure::usage(why).or_hint("an address in numbers, such as 127.0.0.1:9152, needs no name service")
     })?;
     tell_admin(&admin);
@@ -64,12 +69,12 @@ pub(super) fn tell_admin(admin: &AdminAddress) {
 }
 
 /// Warns of an owner that brokers on other machines cannot send clients on to, since its address
-/// means another machine there.
+/// means another machine there, or a file.
 pub(super) fn warn_of_address(args: &BrokerArgs, given: Option<&Listener>) {
     let listens = || given.and_then(|given| given.address().ok()).unwrap_or_else(|| args.listen.clone());
     let address = args.advertise.clone().unwrap_or_else(listens);
     let everywhere = address.host.parse::<IpAddr>().is_ok_and(|number| number.is_unspecified());
-    if args.mode == Mode::Owned && address.file().is_none() && (everywhere || address.is_local()) {
+    if args.mode == Mode::Owned && (everywhere || address.is_local()) {
         eprintln!(
             "warning: brokers on other machines cannot reach this one at {address}; --advertise HOST:PORT says where they can"
         );
@@ -241,5 +246,6 @@ pub(super) fn tell(notice: BrokerNotice, asks: bool) {
             eprintln!("warning: another broker has taken the queues over; this one waits for its turn");
         }
         BrokerNotice::NotAccepting(why) => eprintln!("warning: cannot accept clients: {why}"),
+        BrokerNotice::Memory(notice) => tell_memory(notice),
     }
 }

@@ -127,7 +127,7 @@ pub(super) fn run(args: &BrokerArgs, place: Option<&Database>, base: &Base) -> R
         let door = args.admin.as_ref().map(|address| behind(address, shard));
         // One whose port is taken is tried again, and told of, when it is served here.
         if door.is_some_and(|door| door.is_ok_and(|door| door.port == 0 || !clients.contains(&door.port))) {
-            let _ = admin_of(args, &admins, shard);
+            let _ = admin_of(args, &admins, shard, base.tls.as_ref());
         }
     }
     let outcome = take_turns(args, place, (base, &admins), &mut records);
@@ -503,7 +503,7 @@ fn serve(plan: &Plan, shard: Shard, rows: Option<Lane>, ending: Arc<Ending>) -> 
     }
     let host =
         args.advertise.as_ref().and_then(|address| Some(address.to_string().rsplit_once(':')?.0.to_owned()));
-    let admin = admin_of(args, admins, shard.number).unwrap_or_else(|why| {
+    let admin = admin_of(args, admins, shard.number, tls.as_ref()).unwrap_or_else(|why| {
         eprintln!("warning: shard {} has no admin address: {why}", shard.number);
         None
     });
@@ -514,7 +514,6 @@ fn serve(plan: &Plan, shard: Shard, rows: Option<Lane>, ending: Arc<Ending>) -> 
         // Others may have clients of that protocol where this broker has none.
         memcached: Some(among(args)),
         tls: None,
-        reloads: tls.clone(),
         admin,
         connections: usize::MAX,
         // Those are fronts, here and in other brokers, which look after their own clients.
@@ -547,17 +546,19 @@ fn among(args: &BrokerArgs) -> Address {
 }
 
 /// Where monitoring asks about a shard, from now on and whether it is served here or not; none:
-/// nowhere.
+/// nowhere. At each the `certificate` of the fronts may be read again.
 fn admin_of(
     args: &BrokerArgs,
     admins: &[OnceLock<AdminAddress>],
     shard: u32,
+    certificate: Option<&Acceptor>,
 ) -> Result<Option<AdminAddress>, Mistake> {
     let Some(address) = &args.admin else { return Ok(None) };
     let kept = &admins[shard as usize];
     if kept.get().is_none() {
         let waits_for = format!("shard {shard} is not served here: another broker owns it, or none yet");
-        let _ = kept.set(AdminAddress::listen(&behind(address, shard)?, "--admin", &waits_for)?);
+        let address = behind(address, shard)?;
+        let _ = kept.set(AdminAddress::listen(&address, "--admin", &waits_for, certificate)?);
     }
     Ok(kept.get().cloned())
 }
@@ -651,7 +652,8 @@ mod tests {
 
     #[test]
     fn a_broker_takes_clients_whatever_it_owns_unless_the_database_is_out_of_reach() {
-        let admin = AdminAddress::listen(&"127.0.0.1:0".parse().unwrap(), "--admin", "it waits").unwrap();
+        let address = "127.0.0.1:0".parse().unwrap();
+        let admin = AdminAddress::listen(&address, "--admin", "it waits", None).unwrap();
         let is_ready = || http::get(&admin.address, "/ready").is_ok();
         assert!(!is_ready());
         shares(Arc::new([OnceLock::from(admin.clone())]), None);

@@ -7,12 +7,18 @@
 //! run/a/…  run/b/…        the same of several middlewares before which the clients were
 //! DIR/trials/…/0/…        what `krarup run` made; beside load.json what was in use meanwhile:
 //!                         cpu.json, links.json, monitor/. Where no middleware of ours was in it,
-//!                         it is a row of what its clients saw
+//!                         it is a row of what its clients saw. Only those that the report counts
+//!                         are taken, or one that is named itself
 //! ```
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use krarup_analysis::anchor;
 use krarup_analysis::predict::{busiest_machine, link_use, process_use};
+use krarup_lab::plan::Plan;
+use krarup_lab::spec::Spec;
+use krarup_lab::store::ResultsDirectory;
 use krarup_load::LoadResult;
 use krarup_load::schedule::Arrivals;
 use krarup_model::calibrate::{
@@ -31,7 +37,7 @@ use crate::folders::{holding, load_results};
 use crate::input::{self, json};
 use crate::load::merged_of;
 use crate::trials::HostClocks;
-use crate::{rows, trials};
+use crate::{output, rows, trials};
 
 /// What files of measurements hold.
 pub(super) struct MeasurementFiles {
@@ -80,7 +86,8 @@ pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result
     Ok(MeasurementFiles { rows, holds, windows, middlewares: most, scaled, at_clients })
 }
 
-/// The runs in a folder: itself, or those in it, however deep, by name.
+/// The runs in a folder: itself, or those in it, however deep, by name. Of the trials of an
+/// experiment these are the ones that its report counts.
 fn runs(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut runs = holding(folder, "load.json")?;
     runs.extend(holding(folder, "clients/1.json")?);
@@ -91,7 +98,61 @@ fn runs(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
             "a run is a folder with load.json (krarup load --json) and what krarup proxy, or krarup broker, --stats-dir wrote",
         ));
     }
+    if runs == [folder] {
+        return Ok(runs);
+    }
+    let mut counted = BTreeSet::new();
+    for experiment in runs.iter().filter_map(|run| experiment_of(run)).collect::<BTreeSet<_>>() {
+        counted.extend(counted_trials(&experiment)?);
+    }
+    let found = runs.len();
+    runs.retain(|run| {
+        experiment_of(run).is_none() || run.canonicalize().is_ok_and(|run| counted.contains(&run))
+    });
+    if runs.is_empty() {
+        let what = format!("{} holds no run that the report of its experiment counts", folder.display());
+        return Err(Failure::usage(what).hint("name a trial's own folder, and it is taken all the same"));
+    }
+    if runs.len() < found {
+        let left_out = found - runs.len();
+        eprintln!(
+            "{}",
+            output::talk(format_args!(
+                "left out, as in the report: {left_out} of {found} runs (of another plan, of the anchor, or of repetitions whose anchor differs)"
+            ))
+        );
+    }
     Ok(runs)
+}
+
+/// The experiment of which a run is a trial, where it is written down which trials belong to it.
+fn experiment_of(run: &Path) -> Option<PathBuf> {
+    let run = run.canonicalize().ok()?;
+    let experiment = run.ancestors().nth(3)?;
+    let is_trial = run.starts_with(experiment.join("trials"))
+        && ["spec.toml", "identities.json"].iter().all(|file| experiment.join(file).is_file());
+    is_trial.then(|| experiment.to_owned())
+}
+
+/// The trials of an experiment that its report counts: those that belong to its plan, without
+/// repetitions whose anchor differs.
+fn counted_trials(experiment: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
+    let path = experiment.join("spec.toml");
+    let spec = Spec::parse_recorded(&input::text(&path)?, &path.display().to_string())
+        .map_err(|mistakes| Failure::from(mistakes).or_hint("docs/reference/spec.md lists every key"))?;
+    let (plan, store) = (Plan::of(&spec), ResultsDirectory::at(experiment));
+    let identities = trials::identities(&plan, &store)?;
+    let anchors = trials::anchors(&spec, &plan, &store)?;
+    let anchor = spec.anchor.as_ref();
+    let anchor = anchor.and_then(|anchor| anchor::judge("the anchor", anchor.get_ref().within, anchors));
+    let left_out = anchor.map(|anchor| anchor.left_out).unwrap_or_default();
+    let mut counted = BTreeSet::new();
+    for cell in &plan.cells {
+        for repetition in (0..spec.repetitions.most()).filter(|repetition| !left_out.contains(repetition)) {
+            counted.extend(store.complete(cell, repetition, &identities).map(|(folder, _)| folder));
+        }
+    }
+    Ok(counted)
 }
 
 /// Whether this is where an experiment keeps trials that failed, or were disturbed, or the one that
@@ -223,7 +284,63 @@ fn add(
 mod tests {
     use std::fs;
 
+    use krarup_lab::identities::Identities;
+    use krarup_lab::identity::Identity;
+    use krarup_lab::plan::anchor_run;
+
     use super::*;
+
+    const EXPERIMENT: &str = r#"
+title = "t"
+anchor = { levels = { clients = 1 } }
+[[factor]]
+name = "clients"
+levels = [1, 2]
+[stations.servers]
+program = "cache"
+[stations.clients]
+program = "load"
+flags = ["--connections", "$clients"]
+"#;
+
+    #[test]
+    fn trials_that_the_report_leaves_out_are_runs_where_they_are_named_themselves() {
+        let folder = std::env::temp_dir().join(format!("krarup-counted-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let store = ResultsDirectory::at(&folder);
+        let of = |text: &str| {
+            let spec = Spec::parse(text, "spec.toml").unwrap();
+            (Plan::of(&spec), spec)
+        };
+        let trial = |text: &str, cell: usize, repetition: u32, throughput: f64| {
+            let (plan, spec) = of(text);
+            let cell = &plan.cells[cell];
+            let manifest = serde_json::json!({
+                "identity": Identity::of(&spec, cell), "levels": cell.named_levels(),
+                "repetition": repetition, "attempt": 0, "started_unix": 0.0, "commands": [],
+                "throughput": throughput, "response": 0.01, "failed": null,
+            });
+            fs::write(store.begin().unwrap().join("load.json"), "{}").unwrap();
+            store.end(cell, &serde_json::from_value(manifest).unwrap()).unwrap()
+        };
+        let (plan, spec) = of(EXPERIMENT);
+        fs::write(folder.join("spec.toml"), EXPERIMENT).unwrap();
+        Identities::meant_by(&store, &spec, &plan).write(&store).unwrap();
+        let counted = [(0, 0), (0, 1), (1, 1)].map(|(cell, run)| trial(EXPERIMENT, cell, run, 100.0));
+        let before = trial(&EXPERIMENT.replace("\"$clients\"", "\"$clients\", \"--verify\""), 1, 0, 100.0);
+        let dropped = trial(&EXPERIMENT.replace("[1, 2]", "[1, 2, 4]"), 2, 0, 100.0);
+        // The third repetition was slower, a fourth is not asked for.
+        for (block, throughput) in [(0, 100.0), (1, 100.0), (2, 50.0)] {
+            trial(EXPERIMENT, 0, anchor_run(block, 0), throughput);
+        }
+        trial(EXPERIMENT, 0, 2, 50.0);
+        trial(EXPERIMENT, 1, 3, 100.0);
+        assert_eq!(runs(&folder).unwrap(), counted);
+        assert_eq!(runs(before.parent().unwrap()).unwrap(), counted[2..]);
+        assert_eq!(runs(&before).unwrap(), [before]);
+        assert!(runs(dropped.parent().unwrap()).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn trials_that_do_not_count_are_no_runs_however_deep_they_are() {

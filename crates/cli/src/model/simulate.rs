@@ -115,6 +115,7 @@ pub(super) fn simulated(args: &SimulateArgs) -> Result<Answer, Failure> {
     let stop = Signals::on_signals().map_err(|error| Failure::run(format!("signals: {error}")))?;
     let mut tell = observer(args.progress, stop);
     if let (Some(range), Some(part)) = (args.replication, &args.part) {
+        crate::written::writable(part)?;
         let made = simulate::simulate_part(&network, &settings, range.first - 1..range.last, &mut tell)
             .map_err(|error| failed(file, &error))?;
         return written(name(&network.name), &made, range, part);
@@ -174,7 +175,10 @@ fn written(
         tables: Vec::new(),
         full: None,
         figures: Vec::new(),
-        value: json!({ "part": path, "replications": part.numbers().collect::<Vec<_>>() }),
+        value: json!({
+            "part": path.display().to_string(),
+            "replications": part.numbers().collect::<Vec<_>>(),
+        }),
     })
 }
 

@@ -267,3 +267,16 @@ fn every_case_is_answered_as_beanstalkd_answers_it() {
     let (theirs, ours) = (names(port.address()), names(broker.address()));
     assert_eq!(ours[..theirs.len()], theirs);
 }
+
+/// A client library that knows beanstalkd's lines alone meets them.
+#[test]
+fn the_guide_names_the_lines_of_stats_behind_beanstalkds() {
+    let broker = broker(&[]);
+    let text = data(&mut broker.connect(), "stats\r\n");
+    let names = text.lines().filter_map(|line| Some(line.split_once(": ")?.0));
+    let added: Vec<&str> = names.skip_while(|name| *name != "platform").skip(1).collect();
+    let guide = include_str!("../../../../docs/guide/broker.md");
+    let row = guide.lines().find_map(|line| line.strip_prefix("| `stats` |")?.split_once(" behind "));
+    let (named, _) = row.expect("a row of what is answered otherwise");
+    assert_eq!(added, named.split('`').skip(1).step_by(2).collect::<Vec<_>>());
+}

@@ -1,8 +1,13 @@
-//! Each table of a comparison or of a reproduction is its committed result, cell by cell.
+//! Each table of a comparison or of a reproduction is its committed result, cell by cell, and the
+//! programs that measure for them stop at errors.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::commands::root;
+use crate::support::process::{python, skipped};
 
 mod claims;
 mod formula;
@@ -11,6 +16,9 @@ mod formula;
 const TABLE: &str = "<!-- table: ";
 /// Stands before the counts of verdicts, and names the files of the claims.
 const VERDICTS: &str = "<!-- verdicts: ";
+
+/// Stands in the README before a table of chosen rows, and names their file: its first columns.
+const ROWS: &str = "<!-- rows of: ";
 
 /// The folders whose pages have such tables.
 const FOLDERS: [&str; 2] = ["comparisons", "reproductions"];
@@ -57,6 +65,24 @@ fn with_tables(folder: &Path, page: &str) -> (String, Vec<PathBuf>) {
     (out, shown)
 }
 
+/// How many chosen rows a page of the root has, and those that are not so in their files.
+fn chosen_rows(page: &str) -> (usize, Vec<&str>) {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for part in page.split(ROWS).skip(1) {
+        let (file, rest) = part.split_once(" -->").expect("the mark ends");
+        // A blank cell is a dash there.
+        let result = table(&root().join(file)).replace("  |", " – |");
+        let lines = rest.lines().map(str::trim).skip_while(|line| line.is_empty());
+        for row in lines.take_while(|line| line.starts_with('|')).skip(2) {
+            count += 1;
+            if !result.lines().any(|line| line.starts_with(row)) {
+                wrong.push(row);
+            }
+        }
+    }
+    (count, wrong)
+}
+
 fn files(ending: &str) -> BTreeSet<PathBuf> {
     let entries =
         FOLDERS.into_iter().flat_map(|name| fs::read_dir(folder(name)).expect("the folder is there"));
@@ -96,4 +122,25 @@ fn a_figure_that_is_not_the_result_s_is_found() {
         assert!(wanted.ends_with("|\n\nBehind it.\n") && !wanted.contains("| policy |"), "{wanted}");
         assert_eq!(with_tables(here, &wanted).0, wanted);
     }
+}
+
+#[test]
+fn the_readme_has_figures_of_committed_results() {
+    let page = fs::read_to_string(root().join("README.md")).unwrap();
+    let (count, wrong) = chosen_rows(&page);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(page.matches(ROWS).count() == 2 && count >= 9, "{count} rows");
+    let mark = format!("{ROWS}docs/comparisons/queues-pool.csv -->");
+    let other = format!("{mark}\n\n| mode |\n|---|\n| `owned` | 9 |\n\n| 1 |");
+    assert_eq!(chosen_rows(&other), (1, vec!["| `owned` | 9 |"]));
+}
+
+/// The tests of the programs that measure: what they count as an error, and what beside what.
+#[test]
+fn what_is_compared_is_alike_and_answered() {
+    let Some(python) = python("unittest") else {
+        return skipped("no python3 here, which the programs that measure are written for");
+    };
+    let output = Command::new(python).args(["-B", "bench/tests.py"]).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

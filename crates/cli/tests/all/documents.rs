@@ -10,21 +10,83 @@ use krarup_store::postgres::{Database, ProcessEnvironment};
 
 use crate::support::commands::{commands, documents, root, words};
 
+/// The files that a page links to, as it writes them and where they stand.
+fn linked_files(page: &Path) -> Vec<(String, PathBuf)> {
+    let text = fs::read_to_string(page).expect("a document can be read");
+    let folder = page.parent().expect("a file has a folder");
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let files = targets.filter_map(|target| {
+        let file = target.split('#').next().unwrap_or(target).trim();
+        let is_file = !(file.is_empty() || file.contains("://") || file.contains(' '));
+        is_file.then(|| (target.to_owned(), folder.join(file)))
+    });
+    files.collect()
+}
+
 #[test]
 fn every_link_to_a_file_leads_to_one() {
     let mut wrong = Vec::new();
     for path in documents() {
-        let text = fs::read_to_string(&path).expect("a document can be read");
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let file = target.split('#').next().unwrap_or(target).trim();
-            if file.is_empty() || file.contains("://") || file.contains(' ') {
-                continue;
-            }
-            if !path.parent().expect("a file has a folder").join(file).exists() {
-                wrong.push(format!("{}: {target}", path.display()));
+        let lost = linked_files(&path).into_iter().filter(|(_, file)| !file.exists());
+        wrong.extend(lost.map(|(target, _)| format!("{}: {target}", path.display())));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+fn journal() -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(root().join("docs/journal")).expect("the folder is there");
+    entries.map(|entry| entry.expect("it can be listed").path())
+}
+
+/// `make docs-site` copies what stands beside the documents, and of further folders what pages
+/// lead to.
+#[test]
+fn the_site_has_every_file_that_a_page_links_to() {
+    let script = fs::read_to_string(root().join("scripts/docs-site")).expect("it is there");
+    let whole = script.lines().find_map(|line| line.strip_prefix("cp -r ")).expect("it copies folders");
+    let (_, rest) = script.split_once(r"(\.\./)*(").expect("it looks for links");
+    let (linked, _) = rest.split_once(')').expect("it names folders");
+    let copied: Vec<&str> = whole.split_whitespace().chain(linked.split('|')).collect();
+    let top = root().canonicalize().expect("it is there");
+    let mut wrong = Vec::new();
+    for page in documents().into_iter().chain(journal()) {
+        for (target, file) in linked_files(&page) {
+            let Ok(file) = file.canonicalize() else { continue };
+            let below = file.strip_prefix(&top).unwrap_or(&file);
+            if !copied.iter().any(|folder| below.starts_with(folder)) {
+                wrong.push(format!("{}: {target}", page.display()));
             }
         }
     }
+    assert!(copied.len() > 10, "{copied:?}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// `cargo test` takes one word that tests are chosen by, and refuses a second one.
+#[test]
+fn every_cargo_test_in_the_documents_chooses_by_one_word() {
+    let mut wrong = Vec::new();
+    let mut read = 0;
+    for path in documents() {
+        let text = fs::read_to_string(&path).expect("a document can be read");
+        let commands = text.split("cargo test ").skip(1);
+        for command in commands.filter_map(|rest| rest.split(['`', '\n']).next()) {
+            let mut words = command.split_whitespace().take_while(|word| !matches!(*word, "--" | "-->"));
+            let mut chosen_by = 0;
+            while let Some(word) = words.next() {
+                if matches!(word, "-p" | "--package" | "--test") {
+                    words.next();
+                } else if !word.starts_with('-') {
+                    chosen_by += 1;
+                }
+            }
+            read += 1;
+            if chosen_by > 1 {
+                wrong.push(format!("{}: cargo test {command}", path.display()));
+            }
+        }
+    }
+    assert!(read >= 10, "{read} commands were read");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -191,9 +253,7 @@ fn the_summary_has_every_page_once() {
             from_docs.unwrap_or_else(|_| Path::new("..").join(page.strip_prefix(root()).unwrap()));
         summary.matches(&format!("]({})", from_docs.display())).count()
     };
-    let journal = fs::read_dir(root().join("docs/journal")).unwrap();
-    let journal = journal.map(|entry| entry.unwrap().path());
     let wrong: Vec<PathBuf> =
-        documents().into_iter().chain(journal).filter(|page| named(page) != 1).collect();
+        documents().into_iter().chain(journal()).filter(|page| named(page) != 1).collect();
     assert!(wrong.is_empty(), "docs/SUMMARY.md names these not once: {wrong:#?}");
 }

@@ -202,9 +202,11 @@ fn a_service_that_admits_every_client_warns() {
 fn an_owner_that_other_machines_cannot_reach_warns() {
     let port = Port::new();
     let store = format!("postgres://krarup@{}/queues", port.address());
-    let cases: [(&[&str], Option<&str>); 5] = [
+    let listen = format!("unix:{}", fresh("doors-owner.sock").display());
+    let cases: [(&[&str], Option<&str>); 6] = [
         (&["--listen", "0.0.0.0:0"], Some("0.0.0.0:0")),
         (&["--listen", "127.0.0.1:0"], Some("127.0.0.1:0")),
+        (&["--listen", &listen], Some(&listen)),
         (&["--listen", "0.0.0.0:0", "--advertise", "localhost:1"], Some("localhost:1")),
         (&["--listen", "0.0.0.0:0", "--advertise", "broker.example:1"], None),
         (&["--listen", "0.0.0.0:0", "--mode", "batch"], None),

@@ -329,9 +329,13 @@ fn a_broker_waits_for_its_turn_whatever_the_database_does() {
     };
     standby::a_waiting_broker_outlives_the_database_and_its_sessions(&cluster);
     standby::monitoring_hears_of_a_broker_that_waits(&cluster);
+    standby::a_certificate_that_is_renewed_while_it_waits_is_shown(&cluster);
+    standby::clients_are_sent_on_from_ports_alone(&cluster);
     standby::a_deposed_owner_is_the_next_that_waits(&cluster);
+    standby::an_owner_whose_turn_is_lost_writes_nothing(&cluster);
     standby::what_was_recorded_is_kept_where_no_further_turn_begins(&cluster);
     standby::a_step_of_the_databases_clock_ends_no_owner(&cluster);
+    standby::a_copy_in_the_same_server_ends_no_owner(&cluster);
     standby::brokers_that_share_wait_again_where_there_is_an_owner(&cluster);
     standby::members_wait_again_where_the_queues_are_divided_otherwise(&cluster);
     standby::signals_are_obeyed_while_it_waits(&cluster);
@@ -354,6 +358,7 @@ fn messages_are_counted_as_they_change_and_databases_are_taken_along() {
     }
     counts::databases_of_earlier_versions_are_taken_along(&cluster);
     counts::a_database_of_a_later_version_is_refused(&cluster);
+    counts::a_schema_that_was_renamed_is_refused(&cluster);
 }
 
 #[test]
@@ -363,6 +368,7 @@ fn what_comes_to_its_end_does_while_no_client_asks() {
     };
     for mode in MODES {
         ends::what_waited_too_long_is_gone_after_a_restart(&cluster, mode);
+        ends::what_is_restored_late_is_there_after_the_guides_statements(&cluster, mode);
     }
     for mode in &MODES[1..] {
         ends::keys_are_forgotten_while_brokers_run(&cluster, mode);
@@ -405,6 +411,7 @@ fn rows_that_are_gone_and_still_seen_change_no_answer_and_are_not_read_again_and
         snapshot::each_part_of_a_tube_is_looked_into_once(&cluster, mode);
         snapshot::nothing_is_lost(&cluster, mode);
     }
+    snapshot::an_owner_begins_all_the_same(&cluster);
 }
 
 #[test]
@@ -480,6 +487,9 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_requests_go_o
 fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
     the_sessions_are_cut_again_and_again(cluster, mode);
     the_session_is_cut_at_its_commit(cluster, mode);
+    if mode != "owned" {
+        a_connection_is_cut_and_its_session_goes_on(cluster, mode);
+    }
     postgresql_crashes_and_comes_back(cluster, mode);
     a_database_that_refuses_to_write_refuses_puts_and_loses_nothing(cluster, mode);
     a_full_disk_refuses_puts_and_loses_nothing(cluster, mode);
@@ -787,18 +797,9 @@ impl<'a> BetweenTwoBatches<'a> {
         let broker = broker(&store, "owned");
         let (mut deletes, mut puts) = (broker.connect(), broker.connect());
         say(&mut deletes, "put 1 0 60 5\r\nfirst\r\n", "INSERTED 1\r\n");
-        let held = "BEGIN; SELECT FROM krarup.message WHERE id = 1 FOR UPDATE; SELECT pg_sleep(600); COMMIT";
-        let mut holder = cluster.psql(name, held);
-        let holder = thread::spawn(move || holder.output().unwrap());
-        let count = |condition: &str| {
-            let from = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND";
-            cluster.sql(name, &format!("{from} {condition}"))
-        };
-        until("the row is held", || count("application_name = 'psql' AND wait_event = 'PgSleep'") == "1");
+        let holder = Self::hold(cluster, name, "SELECT FROM krarup.message WHERE id = 1 FOR UPDATE");
         deletes.send(b"delete 1\r\n").unwrap();
-        until("the first batch waits for it", || {
-            count("application_name = 'krarup broker' AND wait_event_type = 'Lock'") == "1"
-        });
+        until("the first batch waits for it", || cluster.has_session(name, "wait_event_type = 'Lock'"));
         puts.send(b"put 1 0 60 6\r\nsecond\r\n").unwrap();
         let between = Self { cluster, name, broker, deletes, puts, holder };
         until("the second batch is on disk", || between.there() == "1,2");
@@ -810,7 +811,17 @@ impl<'a> BetweenTwoBatches<'a> {
         self.cluster.sql(self.name, "SELECT string_agg(id::text, ',' ORDER BY id) FROM krarup.message")
     }
 
-    /// Ends the session that holds the row; until it is over.
+    /// A session that holds what this statement locks.
+    fn hold(cluster: &Cluster, name: &str, statement: &str) -> thread::JoinHandle<Output> {
+        let mut holder = cluster.psql(name, &format!("BEGIN; {statement}; SELECT pg_sleep(600); COMMIT"));
+        let holder = thread::spawn(move || holder.output().unwrap());
+        let holds = "SELECT count(*) FROM pg_stat_activity \
+                     WHERE datname = current_database() AND application_name = 'psql' AND wait_event = 'PgSleep'";
+        until("it is held", || cluster.sql(name, holds) == "1");
+        holder
+    }
+
+    /// Ends that session; until it is over.
     fn let_go(cluster: &Cluster, name: &str, holder: thread::JoinHandle<Output>) {
         let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                    WHERE datname = current_database() AND wait_event = 'PgSleep'";
@@ -941,6 +952,39 @@ fn the_session_is_cut_at_its_commit(cluster: &Cluster, mode: &str) {
         say(&mut peer, "touch 3\r\nrelease 3 1 0\r\n", "TOUCHED\r\nRELEASED\r\n");
     }
     say(&mut other, "pop\r\npop\r\npop\r\n", "POPPED 3 1\r\nc\r\nPOPPED 1 1\r\na\r\nTIMED_OUT\r\n");
+    assert!(broker.stop().success);
+}
+
+/// The server does not look at a connection while a statement waits. What it does all the same has
+/// not happened twice.
+fn a_connection_is_cut_and_its_session_goes_on(cluster: &Cluster, mode: &str) {
+    let name = format!("goes_on_{mode}");
+    cluster.database(&name);
+    let forward = cluster.over_tcp();
+    let store = format!("host=127.0.0.1 port={} sslmode=disable user=krarup dbname={name}", forward.port);
+    let broker = broker(&store, mode);
+    cluster.sql(
+        &name,
+        "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN new; END $$; \
+         CREATE TRIGGER waits BEFORE INSERT ON krarup.message_row FOR EACH ROW EXECUTE FUNCTION waits()",
+    );
+    let holder = BetweenTwoBatches::hold(cluster, &name, "SELECT pg_advisory_xact_lock(1)");
+    let mut peer = broker.connect();
+    peer.send(b"put 1 0 60 1\r\nx\r\n").unwrap();
+    until("it waits", || cluster.has_session(&name, "wait_event_type = 'Lock'"));
+    let now = || cluster.sql(&name, "SELECT clock_timestamp()");
+    let anew = format!("wait_event_type = 'Lock' AND backend_start > '{}'", now());
+    forward.cut();
+    until("it is put anew", || cluster.has_session(&name, &anew));
+    // Sweeps clear away what tells of the first.
+    for _ in 0..2 {
+        let swept = format!("SELECT bool_or(renewed > '{}') FROM krarup.broker", now());
+        until("a sweep is over", || cluster.sql(&name, &swept) == "t");
+    }
+    BetweenTwoBatches::let_go(cluster, &name, holder);
+    peer.expect(b"INSERTED ").unwrap();
+    let counted = "SELECT count(*), (SELECT sum(ready) FROM krarup.counted) FROM krarup.message";
+    assert_eq!(cluster.sql(&name, counted), "1|1", "{mode}");
     assert!(broker.stop().success);
 }
 
@@ -1207,8 +1251,13 @@ fn what_applications_lay_down_is_in_its_queue(cluster: &Cluster, mode: &str) {
     say(&mut peer, "reserve-with-timeout 1\r\n", "TIMED_OUT\r\n");
     assert_eq!(cluster.sql(&name, "SELECT count(*) FROM krarup.incoming"), "0");
     // Applications may not lay down what could not be put.
-    let bad = cluster.try_sql(&name, "SELECT krarup.put('no good', 'x')");
-    assert!(!bad.status.success());
+    for bad in ["'no good', 'x'", "'x', 'x', delay => -1", "'x', 'x', ttr => 0", "'x', 'x', priority => -1"] {
+        let put = format!(
+            "DO $$ BEGIN PERFORM krarup.put({bad}); RAISE 'it was taken'; \
+             EXCEPTION WHEN check_violation THEN NULL; END $$"
+        );
+        cluster.sql(&name, &put);
+    }
     what_applications_lay_down_keeps_its_bytes(cluster, &name, &mut peer);
     assert!(broker.stop().success);
     what_applications_lay_down_is_as_large_as_the_broker_takes(cluster, &name, mode);
@@ -1282,7 +1331,7 @@ fn the_guides_outbox_in_java_puts_a_message() {
     }
     an_outbox_of_the_guide_puts_a_message("With JDBC", "java", "{\"order\": 42}", |cluster, code| {
         cluster.sql("shop", "INSERT INTO orders VALUES (42, 'open')");
-        let port = cluster.over_tcp();
+        let port = cluster.over_tcp().port;
         let update = "try (var order = connection.createStatement()) { \
                       order.executeUpdate(\"UPDATE orders SET state = 'paid' WHERE id = 42\"); }";
         let program = format!(

@@ -496,6 +496,26 @@ fn a_listening_socket_that_stands_in_for_no_address_is_an_error() {
     }
 }
 
+/// Its clients would be served from the servers of another pool.
+#[test]
+fn a_listening_socket_is_that_of_the_pool_with_its_address() {
+    let (general, users) = (memcached(), memcached());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap();
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\nservers = [\"{}\"]\n\
+         [pools.users]\nlisten = \"{own}\"\nservers = [\"{}\"]\n",
+        general.address(),
+        users.address()
+    );
+    let proxy = taking(&listener, 1, &["proxy", "--config", &file("edge-taken", &text)]).listening();
+    let mut client = Peer::connect(own);
+    client.send(b"set edge 0 0 1\r\nx\r\n").unwrap();
+    client.expect(b"STORED\r\n").unwrap();
+    assert_eq!([&general, &users].map(|server| server.connect().count("curr_items")), [0, 1]);
+    assert!(proxy.stop().success);
+}
+
 /// A krarup that is given this listening socket so many times, as systemd gives it.
 fn taking(listener: &TcpListener, times: usize, flags: &[&str]) -> Program {
     let mut command = Command::new("sh");

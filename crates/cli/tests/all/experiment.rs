@@ -93,6 +93,18 @@ fn an_experiment_is_run_once_and_reported_as_often_as_asked() {
     let again = run(&spec, &out);
     assert_eq!(again.errors.matches("/8 workload ").count(), 1, "{again:?}");
     assert!(!again.output.contains(&told), "{again:?}");
+    // So is one of which another file cannot be read, once its folder is gone.
+    let cpu = broken.with_file_name("cpu.json");
+    fs::write(&cpu, "").unwrap();
+    let trial = broken.parent().unwrap();
+    let (_, within) = trial.to_str().unwrap().split_once("/trials/").unwrap();
+    let told = format!("A trial is in no figure, because trials/{within} cannot be read: cpu.json, line 1: ");
+    let reported = Program::begin(&["report", out.to_str().unwrap()]).ended();
+    assert!(reported.success && reported.output.contains(&told), "{told}: {reported:?}");
+    assert!(reported.output.contains("are missing: 1 of 2 are complete"), "{reported:?}");
+    fs::remove_dir_all(trial).unwrap();
+    let again = run(&spec, &out);
+    assert!(trial.is_dir() && !again.output.contains(&told), "{again:?}");
 }
 
 /// Figures are of what came through: the reader of the page knows what did not.
@@ -165,6 +177,35 @@ fn trials_of_another_system_are_not_added_to_without_a_word() {
     run(&spec, &out);
 }
 
+/// Nor where they were in no plan while those of another system were measured.
+#[test]
+fn trials_that_are_taken_up_after_another_system_was_measured_are_not_added_to_without_a_word() {
+    let of = |levels: &str| SPEC.replace("min = 2", "min = 1").replace("levels = [1, 3]", levels);
+    let (spec, out) = place("experiment-taken-up", &of("levels = [1]"));
+    run(&spec, &out);
+    let environment = || json(&out.join("environment.json"))["kernel"].as_str().unwrap().to_owned();
+    let here = environment();
+    for trial in trials(&out).into_keys() {
+        let file = trial.join("trial.json");
+        let mut manifest = json(&file);
+        assert_eq!(manifest["system"]["names"]["system"].as_str(), Some(&*here), "{manifest}");
+        manifest["system"]["names"]["system"] = "Linux 1.0".into();
+        fs::write(&file, manifest.to_string()).unwrap();
+    }
+    fs::write(&spec, of("levels = [3]")).unwrap();
+    run(&spec, &out);
+    assert_eq!(environment(), here, "the others are in no figure");
+    fs::write(&spec, of("levels = [1, 3]")).unwrap();
+    let refused = begin(&spec, &out).ended();
+    let said = format!("measured on another system: system was `Linux 1.0` and is `{here}`");
+    assert!(refused.code == Some(2) && refused.errors.contains(&said), "{refused:?}");
+    let words = ["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap(), "--yes"];
+    let ended = Program::begin(&words).ended_within(LONG);
+    assert!(ended.success && ended.errors.contains("Linux 1.0"), "{ended:?}");
+    assert_eq!(environment(), format!("{here} and Linux 1.0"));
+    run(&spec, &out);
+}
+
 #[test]
 fn a_plan_on_a_terminal_breaks_its_lines_between_words() {
     let mut terminal = OnTerminal::begin(60, &["plan", "tails"]);
@@ -233,6 +274,20 @@ fn ctrl_c_keeps_what_is_complete_and_says_how_to_go_on() {
     assert!(trials(&out).len() >= 2);
     run(&spec, &out);
     assert_eq!(trials(&out).len(), 8);
+    // What was found in trials of another plan is said of none of these.
+    let directory = out.to_str().unwrap();
+    let compared = || Program::begin(&["compare", directory, directory]).ended();
+    assert_eq!(compared().code, Some(0));
+    fs::write(&spec, SPEC.replace("\"--workers\", \"2\"", "\"--workers\", \"3\"")).unwrap();
+    let mut stopped = Program::begin(&["run", spec.to_str().unwrap(), "--out", directory, "--yes"]);
+    stopped.says_text("2/8 ");
+    stopped.signal(Signal::INT);
+    assert_eq!(stopped.ended().code, Some(130));
+    let refused = compared();
+    let hint = format!("hint: `krarup report {directory}` makes them");
+    assert!(refused.code == Some(2) && refused.errors.contains(&hint), "{refused:?}");
+    let reported = Program::begin(&["report", directory]).ended();
+    assert!(reported.success && compared().code == Some(0), "{reported:?}");
 }
 
 /// As nohup starts it, it goes on where its terminal is gone.
@@ -291,6 +346,19 @@ fn a_trial_whose_load_was_stopped_before_its_end_has_failed() {
         let failed = &json(&out.join("failed/connections=1/0-0/trial.json"))["failed"];
         assert!(failed.as_str().unwrap().ends_with("client 1 was stopped before its end"), "{failed}");
     }
+}
+
+/// What an anchor said when the others were run says nothing of the machine as it is now.
+#[test]
+fn trials_that_are_added_have_runs_of_the_anchor_beside_them() {
+    let one = SPEC.replace("seed = 7", ANCHOR).replace("min = 2", "min = 1");
+    let (spec, out) = place("experiment-added-anchor", &one.replace("levels = [1, 3]", "levels = [1]"));
+    let runs = || results(&out)["anchor"]["runs"].as_array().unwrap().len();
+    run(&spec, &out);
+    assert_eq!(runs(), 2);
+    fs::write(&spec, one).unwrap();
+    run(&spec, &out);
+    assert_eq!(runs(), 4);
 }
 
 /// Also where it is a run of the anchor, which is no repetition of its cell.
@@ -454,6 +522,11 @@ fn two_runs_of_one_spec_are_compared_with_intervals() {
     said(&["--html", page.to_str().unwrap()]);
     assert!(page.join("report.html").is_file() && page.join("figures/ratios.csv").is_file());
     assert_eq!(unread(&["compare", one.to_str().unwrap(), two.to_str().unwrap()]), Some(0));
+    // The answers of a gate are there without its page.
+    let (file, limit) = (one.join("results.json"), "throughput < -99%");
+    let words = ["compare", one.to_str().unwrap(), two.to_str().unwrap(), "--fail-if", limit];
+    let unwritten = Program::begin(&[&words[..], &["--html", file.to_str().unwrap()]].concat()).ended();
+    assert!(unwritten.code == Some(2) && unwritten.output.contains(limit), "{unwritten:?}");
     // With itself nothing differs.
     let same = Program::begin(&["compare", one.to_str().unwrap(), one.to_str().unwrap()]).ended();
     assert!(!same.output.contains("better\n") && same.output.contains("no conclusion"), "{same:?}");
@@ -1043,7 +1116,7 @@ flags = ["--connections", "$connections"]
     let configured = fs::read_to_string(inside("0/middleware/1.conf")).unwrap();
     assert!(configured.contains("workers = 4"), "{configured}");
     let manifest = fs::read_to_string(inside("0/trial.json")).unwrap();
-    assert_eq!(manifest.matches("krarup cache").count(), 2, "{manifest}");
+    assert_eq!(manifest.matches("krarup cache --").count(), 2, "{manifest}");
     let loads = [1, 2].map(|client| {
         let text = fs::read_to_string(inside(&format!("0/clients/{client}.json"))).unwrap();
         serde_json::from_str::<serde_json::Value>(&text).unwrap()

@@ -712,6 +712,19 @@ fn a_table_for_memtier_that_cannot_be_written_costs_nothing_of_the_json() {
     assert_eq!(number(&read, "/ALL STATS/Totals/Count"), 100);
 }
 
+#[test]
+fn a_line_for_memtier_to_which_nothing_was_answered_fails_once_its_outputs_are_there() {
+    let server = scripted(|_, _| Then::Close(Vec::new()));
+    let (host, port) = server.address.split_once(':').unwrap();
+    let json = file_with("memtier-unanswered.json", "");
+    let line = ["memtier", "-s", host, "-p", port, "-P", "memcache_text", "-c1", "-t1", "-n", "2"];
+    let ended = Program::begin(&[&line[..], &["--json-out-file", text(&json)]].concat()).ended();
+    assert!(ended.code == Some(1) && ended.errors.contains("not one request was answered"), "{ended:?}");
+    assert!(ended.output.contains("Totals"), "{ended:?}");
+    let read: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert!(read["ALL STATS"]["Totals"].is_object(), "{read}");
+}
+
 /// What a memcached counts.
 fn stats(server: &Program) -> BTreeMap<String, u64> {
     let stats = server.connect().stats("").into_iter();
@@ -943,7 +956,7 @@ fn shares_of_several_generators_are_one_load_and_none_may_be_missing() {
     assert_eq!(merged["config"], whole["config"]);
     assert_eq!(number(&merged, "/overall/response_time/count"), 500);
     let (code, out, errors) = finished(&["--merge", &one, &three]);
-    assert!(code == 2 && out.is_empty() && errors.contains("of 3 shares these are missing: 2"), "{errors}");
+    assert!(code == 1 && out.is_empty() && errors.contains("of 3 shares these are missing: 2"), "{errors}");
     std::fs::remove_file(&names[1]).unwrap();
     let (code, out, errors) = finished(&["--merge", &one, &two, &three, "--merge-within", "10ms"]);
     assert!(code == 1 && out.is_empty() && errors.contains("1 of 3 results are missing"), "{errors}");
@@ -1064,6 +1077,24 @@ fn a_trace_is_sent_again_with_its_keys_and_in_its_time() {
     assert!(run("max").windows(2).all(|pair| pair[0] <= pair[1]));
     let (code, _, stderr) = finished(&["--replay", "no/such/trace"]);
     assert!(code == 2 && stderr.contains("no/such/trace"), "{stderr}");
+}
+
+#[test]
+fn keys_that_a_trace_names_are_not_populated() {
+    let trace = file_with("named.csv", "time,op,key\n0,get,user:1\n");
+    let server = scripted(storing());
+    let replay = ["-s", &server.address, "-c", "1", "--replay-speed", "max", "--populate", "--replay"];
+    let (code, asked, stderr) = result(&[&replay[..], &[text(&trace)]].concat());
+    assert!(code == 0 && stderr.contains("nothing to populate: "), "{stderr}");
+    assert_eq!(server.received.lock().unwrap().concat(), b"get user:1\r\n");
+    let missed = serde_json::json!({ "warning": "misses", "count": 1, "of": 1, "replayed": true });
+    assert!(asked["warnings"].as_array().unwrap().contains(&missed), "{asked}");
+    let (code, _, stderr) = finished(&[&replay[..], &[text(&trace), "--verify"]].concat());
+    assert!(code == 1 && stderr.contains("hint: are these keys there? let the trace"), "{stderr}");
+    // What it does not name is drawn from the range.
+    let trace = file_with("unnamed.csv", "time,op,key\n0,get,user:1\n1,get,\n");
+    let (code, _, stderr) = finished(&[&replay[..], &[text(&trace), "--keys", "10"]].concat());
+    assert!(code == 0 && stderr.contains("10 keys stored and verified"), "{stderr}");
 }
 
 #[test]
@@ -1243,6 +1274,22 @@ fn targets_may_be_encrypted_and_want_a_password() {
     assert!(code == 1 && stderr.contains("cannot connect"), "{stderr}");
 }
 
+/// By TLS 1.3 a server refuses a client's certificate once the client has made the connection.
+#[test]
+fn a_certificate_that_servers_miss_is_named() {
+    let server = Program::memcached(&[]);
+    let certificate = |name: &str| format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"));
+    let (own, key, authority) =
+        (certificate("proxy.pem"), certificate("proxy.key"), certificate("authority.pem"));
+    let edge =
+        format!("tls = {{ certificate = {own:?}, key = {key:?}, client_authorities = {authority:?} }}");
+    let mut inner = proxy("127.0.0.1:0", &server, "no-certificate.toml", &edge);
+    let address = inner.says(|line| Some(line.split_once("listening on ")?.1.trim().to_owned()));
+    let flags = ["-s", &address, "--tls-authorities", &authority, "-c", "3", "-n", "30"];
+    let (code, _, stderr) = finished(&[&flags[..], &["--connect-timeout", "2s"]].concat());
+    assert!(code == 1 && stderr.contains("received fatal alert: CertificateRequired"), "{stderr}");
+}
+
 #[test]
 fn scripts_and_results_of_memtier_are_read() {
     let script = file_with(
@@ -1261,8 +1308,23 @@ fn scripts_and_results_of_memtier_are_read() {
     assert_eq!(code, 0, "{stderr}");
     let read: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(read["blocks"][0]["rows"]["Gets"]["throughput"], 17_751.39);
+    let kept = file_with("memtier-one.json", "earlier");
+    let (code, printed, stderr) = finished(&["--memtier-result", &table, "--json", text(&kept)]);
+    assert!(code == 0 && printed.is_empty(), "{stderr}{printed}");
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), json);
+    for (reading, other) in [
+        ("--from-memtier", "--json"),
+        ("--from-memtier", "--rows"),
+        ("--memtier-result", "--csv"),
+        ("--memtier-result", "--hlog"),
+    ] {
+        let (code, _, stderr) = finished(&[reading, &table, other, "x"]);
+        assert!(code == 2 && stderr.contains(reading) && stderr.contains(other), "{stderr}");
+    }
     let (code, _, stderr) = finished(&["--from-memtier", &table]);
     assert!(code == 2 && stderr.contains("one.txt"), "{stderr}");
+    // A configuration is printed wherever the result of its run would go.
+    assert_eq!(finished(&["--print-config", "--json", "/proc/x"]).0, 0);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::thread;
 
+use crate::broker::monitored;
 use crate::support::conversation::memcached;
 use crate::support::peer::{Peer, asked};
 use crate::support::process::Program;
@@ -34,8 +35,13 @@ fn set(client: &mut Peer, name: usize) {
 
 /// A client that begins a request and does not go on.
 fn half(proxy: &Program) -> Peer {
-    let mut client = proxy.connect();
-    client.send(format!("set half 0 0 {LENGTH}\r\n").as_bytes()).unwrap();
+    half_of(proxy, &format!("set half 0 0 {LENGTH}\r\n"))
+}
+
+/// The same of a request that begins with this line.
+fn half_of(server: &Program, line: &str) -> Peer {
+    let mut client = server.connect();
+    client.send(line.as_bytes()).unwrap();
     client.send(&[b'v'; 60_000]).unwrap();
     client
 }
@@ -124,6 +130,37 @@ fn half_requests_hold_up_no_other_client() {
 #[test]
 fn half_requests_hold_up_no_other_client_in_several_loops() {
     halves("threads = 2\n[edge]\nmemory = \"2MiB\"\n", "memory-half-2");
+}
+
+/// A line when clients wait, one for a client that is disconnected, and one when that is over.
+fn says_what_becomes_of(server: &mut Program, held: Vec<Peer>) {
+    server.says_text("warning: clients wait for memory: long requests do not fit");
+    server.says_text("warning: the memory is used up; client");
+    drop(held);
+    server.says_text("no client waits for memory any more");
+}
+
+#[test]
+fn a_broker_says_that_clients_wait_for_memory_and_that_they_are_disconnected() {
+    let (mut broker, admin) = monitored(&["--buffer-memory", "1MiB", "--max-message-size", "512KiB"]);
+    let is = |series: &str| asked(admin, "GET", "/metrics").contains(&format!("\nkrarup_broker_{series}\n"));
+    let mut held = Vec::new();
+    until("monitoring is told that clients wait", || {
+        held.push(half_of(&broker, &format!("put 0 0 60 {LENGTH}\r\n")));
+        is("memory_short 1")
+    });
+    assert!(!is("buffers_bytes 0") && ready(admin), "small requests pass");
+    says_what_becomes_of(&mut broker, held);
+    assert!(is("memory_short 0") && !is("clients_cut_total 0"));
+    assert!(broker.stop().success);
+}
+
+#[test]
+fn a_cache_says_that_clients_wait_for_memory_and_that_they_are_disconnected() {
+    let mut cache = Program::krarup(&["cache", "--listen", "127.0.0.1:0", "--buffer-memory", "1MiB"]);
+    let held = (0..20).map(|_| half(&cache)).collect();
+    says_what_becomes_of(&mut cache, held);
+    assert!(cache.stop().success);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! A reader may leave, as `head` does, and a disk may be full: a command ends by its own exit code,
 //! and never by a panic. A reader may also stand still: a service goes on, and ends.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
@@ -73,14 +75,43 @@ fn output_that_a_full_disk_does_not_take_is_an_error_that_says_so() {
     let proxy = ["proxy", "--listen", "127.0.0.1:0", "--admin", &address, "--servers", "127.0.0.1:1"];
     let _proxy = Program::krarup(&proxy);
     let look = ["top", &address, "--once", "--every", "50ms"];
-    for words in [&["model", "example"][..], &["completions", "bash"], &["proxy", "--print-config"], &look] {
+    let runs = file("output-runs.csv", "name,time\na,1\na,1.01\n");
+    let gate = ["compare", &runs, &runs, "--fail-if", "time > 5%"];
+    let headroom = ["headroom", &address];
+    for (words, code) in [
+        (&["model", "example"][..], 1),
+        (&["completions", "bash"], 1),
+        (&["proxy", "--print-config"], 1),
+        (&look, 1),
+        // Of these 1 is an answer.
+        (&gate, 2),
+        (&headroom, 2),
+    ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
         let full = File::options().write(true).open("/dev/full").expect("it is always there");
         let output = command.args(words).stdout(full).output().expect("krarup runs");
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{words:?}: {errors}");
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {errors}");
         assert!(errors.contains("stdout cannot be written: No space left"), "{words:?}: {errors}");
     }
+}
+
+#[test]
+fn a_word_that_is_no_text_is_a_mistake_and_may_be_the_name_of_a_file() {
+    let ended = |words: &[&OsStr]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_krarup"));
+        command.args(words);
+        Program::spawn(command).ended()
+    };
+    let wrong = ended(&[OsStr::from_bytes(b"\xff")]);
+    assert!(wrong.code == Some(2) && wrong.errors.contains("there is no command `"), "{wrong:?}");
+    let folder = fresh("output-words");
+    fs::create_dir_all(&folder).unwrap();
+    let network = file("output-words.toml", &printed(&["model", "example"]));
+    let part = folder.join(OsStr::from_bytes(b"caf\xe9.json"));
+    let words = ["model", "simulate", &network, "--replicate", "20s", "--replication", "1/14", "--part"];
+    let made = ended(&[&words.map(OsStr::new)[..], &[part.as_os_str()]].concat());
+    assert!(made.success && part.is_file(), "{made:?}");
 }
 
 /// A pipe whose reader may stand still.

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use krarup_units::Address;
 use rustix::process::Signal;
 
 use crate::support::experiment::{ELSEWHERE, are_alike, finished, json};
@@ -303,6 +304,30 @@ fn a_plan_shows_the_pods_of_its_cells() {
     let errors = refused(&SPEC.replace("testbed = \"kubernetes\"\n", ""));
     assert!(errors.contains("kubernetes speaks of a cluster") && errors.contains("testbed ="), "{errors}");
     assert!(refused(&SPEC.replace("\"500m\"", "\"half\"")).contains("`half` is no quantity of cpu"));
+}
+
+#[test]
+fn pods_of_the_manifests_may_have_addresses_of_either_family() {
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let files = |folder: &str| {
+        let entries = fs::read_dir(packaging.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        let files = entries.filter(|path| path.is_file());
+        files.map(|path| fs::read_to_string(path).unwrap()).collect::<String>()
+    };
+    let manifests = files("kubernetes");
+    let flags = manifests.lines().filter_map(|line| line.trim().strip_prefix("- --")?.split_once('='));
+    let addresses = flags.filter(|(flag, _)| ["listen", "admin", "advertise"].contains(flag));
+    let addresses: Vec<&str> = addresses.map(|(_, address)| address).collect();
+    assert!(addresses.len() >= 12, "{addresses:?}");
+    for (host, pod) in [("0.0.0.0", "10.0.0.5"), ("[::]", "fd00::5")] {
+        for address in &addresses {
+            let address = address.replace("0.0.0.0", host).replace("$(POD_IP)", pod);
+            let found = address.parse::<Address>().unwrap_or_else(|why| panic!("{why}"));
+            assert!(!found.is_name(), "{address}");
+        }
+    }
+    // The chart says in one place where pods listen.
+    assert!(!files("chart/krarup/templates").contains("0.0.0.0"));
 }
 
 /// The first process of a pod ends where no agent of its run is beside it, and when it is told to.

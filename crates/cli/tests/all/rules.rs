@@ -24,20 +24,34 @@ const LAYERS: [&[&str]; 9] = [
     &["cli"],
 ];
 
-/// Which libraries a crate may not use: those that give it sockets, a clock or files.
-const FORBIDDEN: [(&str, &[&str]); 9] = [
-    (
-        "broker",
-        &["krarup-net", "mio", "socket2", "signal-hook", "rustix", "tokio", "postgres", "tokio-postgres"],
-    ),
-    ("proxy", &["krarup-net", "mio", "socket2", "signal-hook", "rustix", "tokio"]),
-    ("cache", &["krarup-net", "mio", "socket2", "signal-hook", "rustix", "tokio"]),
+/// What gives a crate sockets, files, a clock, a runtime or a database: ours and others'.
+const OUTSIDE: &[&str] = &[
+    "krarup-lab",
+    "krarup-load",
+    "krarup-net",
+    "krarup-serve",
+    "krarup-store",
+    "crossterm",
+    "hyper",
+    "hyper-util",
+    "listenfd",
+    "mio",
+    "postgres",
+    "rustix",
+    "rustls",
+    "signal-hook",
+    "socket2",
+    "tokio",
+    "tokio-postgres",
+    "tokio-postgres-rustls",
+    "tun-rs",
+];
+
+/// What else a crate may not use.
+const FORBIDDEN: [(&str, &[&str]); 3] = [
     ("serve", &["tokio", "postgres", "tokio-postgres"]),
-    ("memcache", &["mio", "socket2", "signal-hook", "rustix"]),
-    ("beanstalk", &["mio", "socket2", "signal-hook", "rustix"]),
-    ("stats", &["mio", "socket2", "signal-hook", "rustix", "csv", "parquet"]),
-    ("model", &["mio", "socket2", "signal-hook", "rustix", "parquet"]),
-    ("report", &["mio", "socket2", "signal-hook", "rustix"]),
+    ("stats", &["csv", "parquet"]),
+    ("model", &["parquet"]),
 ];
 
 fn layer(crate_name: &str) -> Option<usize> {
@@ -49,7 +63,13 @@ fn folder(package: &str) -> &str {
     package.strip_prefix("krarup-").unwrap_or(if package == "krarup" { "cli" } else { package })
 }
 
+/// What each crate is built with.
 fn uses() -> HashMap<String, Vec<String>> {
+    depends_on(|kind| *kind != "dev")
+}
+
+/// What each crate depends on in the ways that are asked for.
+fn depends_on(kind: impl Fn(&serde_json::Value) -> bool) -> HashMap<String, Vec<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .output()
@@ -64,19 +84,16 @@ fn uses() -> HashMap<String, Vec<String>> {
         .filter(is_product)
         .map(|package| {
             let dependencies = package["dependencies"].as_array().expect("a list");
-            // Tests may use anything.
-            let used = dependencies.iter().filter(|dependency| dependency["kind"] != "dev");
+            let used = dependencies.iter().filter(|dependency| kind(&dependency["kind"]));
             (text(&package["name"]), used.map(|dependency| text(&dependency["name"])).collect())
         })
         .collect()
 }
 
-#[test]
-fn every_arrow_points_down() {
-    let uses = uses();
-    assert!(uses.len() >= 8, "the workspace has its crates: {:?}", uses.keys());
+/// Uses that do not point down, and those of what a crate must not use. Tests may use anything.
+fn wrong_arrows(uses: &HashMap<String, Vec<String>>) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (package, used) in &uses {
+    for (package, used) in uses {
         let from = folder(package);
         let Some(height) = layer(from) else {
             wrong.push(format!("{from} stands in no layer"));
@@ -87,10 +104,56 @@ fn every_arrow_points_down() {
                 wrong.push(format!("{from} ─▶ {to} does not point down"));
             }
         }
-        for (_, forbidden) in FORBIDDEN.iter().filter(|(name, _)| *name == from) {
+        let pure = PURE.iter().filter(|(name, _)| *name == from).map(|_| OUTSIDE);
+        let other = FORBIDDEN.iter().filter(|(name, _)| *name == from).map(|(_, forbidden)| *forbidden);
+        for forbidden in pure.chain(other) {
             let found = used.iter().filter(|name| forbidden.contains(&name.as_str()));
             wrong.extend(found.map(|name| format!("{from} must not use {name}")));
         }
+    }
+    wrong
+}
+
+#[test]
+fn every_arrow_points_down() {
+    let uses = uses();
+    assert!(uses.len() >= 8, "the workspace has its crates: {:?}", uses.keys());
+    let wrong = wrong_arrows(&uses);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn no_crate_that_decides_may_use_a_socket_a_runtime_or_a_database() {
+    for (name, _) in PURE {
+        for outside in OUTSIDE {
+            let uses = HashMap::from([(format!("krarup-{name}"), vec![(*outside).to_owned()])]);
+            assert_eq!(wrong_arrows(&uses), [format!("{name} must not use {outside}")]);
+        }
+    }
+    let up = [("krarup-units", vec!["krarup-model"]), ("krarup-model", vec![])];
+    let up = up.map(|(from, to)| (from.to_owned(), to.into_iter().map(str::to_owned).collect()));
+    assert_eq!(wrong_arrows(&HashMap::from(up)), ["units ─▶ model does not point down"]);
+}
+
+/// The name that the code has for a package.
+fn in_code(package: &str) -> String {
+    if package == "md-5" { "md5".to_owned() } else { package.replace('-', "_") }
+}
+
+/// What a crate is built with is named outside its tests; what is for tests, anywhere in it.
+#[test]
+fn every_dependency_is_named() {
+    let mut wrong = Vec::new();
+    for (package, used) in uses() {
+        let sources = Crate::read(&folder_of(folder(&package)));
+        let unused = used.iter().filter(|name| !sources.names(&in_code(name)));
+        wrong.extend(unused.map(|name| format!("{package} does not name {name}, unless in tests")));
+    }
+    for (package, mut unused) in depends_on(|kind| *kind == "dev") {
+        for_each_source_below(folder_of(folder(&package)), &mut |_: &Path, text: &str| {
+            unused.retain(|name| !text.contains(&format!("{}::", in_code(name))));
+        });
+        wrong.extend(unused.iter().map(|name| format!("{package} does not name {name}, of its tests")));
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
@@ -148,8 +211,9 @@ fn modules_of_a_crate_stand_in_no_circle() {
 /// Words that no name is made of: the field has a term for each of these things.
 const PRIVATE_WORDS: &[&str] = &[
     "again", "bell", "besides", "came", "courier", "crew", "desk", "door", "doors", "errand", "guest",
-    "heard", "laid", "nobody", "patience", "pen", "pens", "seat", "seats", "shop", "somebody", "spare",
-    "spares", "swallow", "told", "voice", "who", "whoever", "wish", "wishes",
+    "heard", "helper", "helpers", "laid", "nobody", "patience", "pen", "pens", "seat", "seats", "shop",
+    "somebody", "spare", "spares", "swallow", "told", "util", "utils", "voice", "who", "whoever", "wish",
+    "wishes",
 ];
 
 #[test]
@@ -215,16 +279,21 @@ const COMMENT_WIDTH: usize = 100;
 /// Every source file of every crate, tests and benchmarks included, with its text.
 fn for_each_source(mut each: impl FnMut(&Path, &str)) {
     for name in LAYERS.iter().copied().flatten() {
-        let mut folders = vec![folder_of(name)];
-        while let Some(folder) = folders.pop() {
-            for entry in
-                fs::read_dir(&folder).expect("it is there").map(|entry| entry.expect("it is there").path())
-            {
-                if entry.is_dir() {
-                    folders.push(entry);
-                } else if entry.extension().is_some_and(|extension| extension == "rs") {
-                    each(&entry, &fs::read_to_string(&entry).expect("it is a text"));
-                }
+        for_each_source_below(folder_of(name), &mut each);
+    }
+}
+
+/// Every source file below a folder, with its text.
+fn for_each_source_below(folder: PathBuf, each: &mut impl FnMut(&Path, &str)) {
+    let mut folders = vec![folder];
+    while let Some(folder) = folders.pop() {
+        for entry in
+            fs::read_dir(&folder).expect("it is there").map(|entry| entry.expect("it is there").path())
+        {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                each(&entry, &fs::read_to_string(&entry).expect("it is a text"));
             }
         }
     }
@@ -318,6 +387,93 @@ fn the_walks_name_functions_that_are_there() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(steps > 30, "{steps} steps were found");
+}
+
+/// Every path of modules in ARCHITECTURE.md, `core::loops` or `buffer::Lent`, ends in a module, or
+/// in what that has; of a method the type is looked for.
+#[test]
+fn the_paths_of_the_architecture_lead_to_something() {
+    let text = fs::read_to_string(folder_of("../ARCHITECTURE.md")).expect("it is there");
+    let crates: Vec<(&str, Crate)> =
+        LAYERS.iter().copied().flatten().map(|name| (*name, Crate::read(&folder_of(name)))).collect();
+    let of_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | ':');
+    let quoted = text.split('`').skip(1).step_by(2);
+    let paths = quoted.filter(|path| path.contains("::") && path.chars().all(of_name));
+    let (mut wrong, mut read) = (Vec::new(), 0);
+    for path in paths.filter(|path| !path.starts_with("std::")) {
+        let mut names: Vec<String> = path.split("::").map(str::to_owned).collect();
+        let a_type = names.iter().position(|name| name.starts_with(char::is_uppercase));
+        names.truncate(a_type.map_or(names.len(), |at| at + 1));
+        if !crates.iter().any(|(name, sources)| sources.has(name, &names)) {
+            wrong.push(path);
+        }
+        read += 1;
+    }
+    assert!(read > 100, "{read} paths were read");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Comments quote programs that are there, and an example with the crate that has it.
+#[test]
+fn comments_name_programs_that_are_there() {
+    let mut wrong = Vec::new();
+    for_each_source(|path, text| {
+        for comment in text.lines().filter_map(|line| line.trim_start().strip_prefix("//")) {
+            let quoted = comment.split('`').skip(1).step_by(2).filter_map(|part| part.split(' ').next());
+            let programs = quoted.filter(|name| name.starts_with("scripts/") || name.starts_with("bench/"));
+            let lost = programs.filter(|name| !folder_of("..").join(name).exists());
+            wrong.extend(lost.map(|name| format!("{}: {name}", path.display())));
+            let words: Vec<&str> = comment.split_whitespace().collect();
+            for window in words.windows(4) {
+                let ["-p", package, "--example", name] = window else { continue };
+                let file = format!("examples/{}.rs", name.trim_end_matches('`'));
+                if !folder_of(folder(package)).join(file).exists() {
+                    wrong.push(format!("{}: {package} has no example {name}", path.display()));
+                }
+            }
+        }
+    });
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// `make docs` runs each test that writes what it compares with.
+#[test]
+fn make_docs_runs_every_test_that_rewrites() {
+    let makefile = fs::read_to_string(folder_of("../Makefile")).expect("it is there");
+    let recipe = makefile.lines().find(|line| line.starts_with("\tUPDATE=1 ")).expect("`docs` has it");
+    let (_, words) = recipe.split_once(" -- ").expect("it chooses tests");
+    let (mut wrong, mut read) = (Vec::new(), 0);
+    for_each_source(|path, text| {
+        // What the simulator says is data for other tests: it stays as it is.
+        if path.ends_with("model/tests/all/heldout.rs") {
+            return;
+        }
+        let place = path.to_string_lossy();
+        let module = ["/tests/all/", "/src/"].iter().find_map(|part| place.rsplit_once(*part));
+        let module = module.map_or("", |(_, file)| file.trim_end_matches(".rs")).replace('/', "::");
+        for function in rewriting(text, "(\"UPDATE\")") {
+            read += 1;
+            let test = format!("{module}::{function}");
+            if !words.split_whitespace().any(|word| test.contains(word)) {
+                wrong.push(test);
+            }
+        }
+    });
+    assert!(read >= 13, "{read} tests were read");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The tests of a file that ask this, themselves or by the function above them that does; where
+/// none of them calls it, it is for other files, and is named itself.
+fn rewriting<'a>(text: &'a str, asked: &str) -> Vec<&'a str> {
+    let mut parts = text.split("#[test]");
+    let above = parts.next().and_then(|part| part.split_once(asked)).map(|(before, _)| before);
+    let function = above.and_then(|before| before.rsplit_once("fn ")?.1.split('(').next());
+    let call = function.map(|name| format!("{name}("));
+    let asks = |part: &&str| part.contains(asked) || call.as_ref().is_some_and(|call| part.contains(call));
+    let tests = parts.filter(asks).filter_map(|part| part.split_once("fn ")?.1.split('(').next());
+    let tests: Vec<&str> = tests.collect();
+    if tests.is_empty() { function.into_iter().collect() } else { tests }
 }
 
 /// Words for people. A client, broker or server is "it", "that" or "which".

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::experiment::{LONG, json, place, run};
+use crate::support::experiment::{LONG, begin, json, place, run};
 use crate::support::fresh;
 use crate::support::process::{Ended, Program, skipped};
 
@@ -83,6 +83,7 @@ fn what_was_measured_on_a_slower_testbed_is_shown_scaled_back() {
             (number(&cell["response"]["mean"]["value"]), number(&load["overall"]["response_time"]["mean"]));
         assert!((4.0 * shown / measured - 1.0).abs() < 1e-6, "{shown} of {measured}");
         assert_eq!(manifest["slower"], 4.0);
+        assert_eq!(manifest["system"]["shares"]["servers"].as_f64(), Some(share(0)));
         let think = &load["config"]["arrivals"]["closed"]["fixed"];
         assert!((number(think) - 0.008).abs() < 1e-12, "{load}");
         let shares = json(&trial.join("shares.json"));
@@ -96,6 +97,16 @@ fn what_was_measured_on_a_slower_testbed_is_shown_scaled_back() {
     let again = run(&spec, &out);
     assert!(!again.errors.contains(" alone with "), "{again:?}");
     assert_eq!(again.output, first.output);
+    // A cell is of one share.
+    for clients in [1, 3] {
+        let file = out.join(format!("trials/clients={clients}/0/trial.json"));
+        let mut manifest = json(&file);
+        manifest["system"]["shares"]["servers"] = (2.0 * share(0)).into();
+        fs::write(&file, manifest.to_string()).unwrap();
+    }
+    let refused = begin(&spec, &out).ended();
+    let said = "other shares of a processor: the share of the servers was ";
+    assert!(refused.code == Some(2) && refused.errors.contains(said), "{refused:?}");
 }
 
 /// What `krarup JOB PATH` says.

@@ -49,6 +49,23 @@ fn the_patch_that_switches_books_on_and_off_applies() {
     assert!(output.status.success(), "write it anew, `git apply --3way` helps: {errors}");
 }
 
+/// It is made by Python, after the program is built.
+#[test]
+fn what_makes_a_bill_of_materials_asks_for_python_by_its_name() {
+    let makefile = fs::read_to_string(script("../Makefile")).unwrap();
+    let mut targets = Vec::new();
+    for target in makefile.split("\n\n") {
+        let mut scripts = target.split("scripts/").skip(1).filter_map(|rest| rest.split_whitespace().next());
+        let text = |name: &str| fs::read_to_string(script(name)).unwrap_or_default();
+        if scripts.any(|name| text(name).contains("\nscripts/bill-of-materials ")) {
+            let name = target.split(':').next().unwrap();
+            assert!(target.contains("scripts/need python3 python3\n"), "{name} does not ask for python3");
+            targets.push(name);
+        }
+    }
+    assert_eq!(targets, ["deb", "static-archive", "test-packages"]);
+}
+
 #[test]
 fn a_package_is_installed_once_another_package_manager_gives_the_lock_back() {
     let machine = machine(

@@ -1,10 +1,11 @@
 //! The engine with real threads: the same replies and the same books, from the textbook's design.
 
 use crate::support;
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use crate::support::conversation::memcached;
-use crate::support::peer::{listen, talk};
+use crate::support::peer::{greet, listen, talk};
 use crate::support::process::Program;
 use crate::support::{file, until};
 
@@ -50,11 +51,11 @@ fn a_request_waits_in_the_queue_while_the_only_worker_waits_for_the_server() {
     let address = listener.local_addr().unwrap();
     let server = thread::spawn(move || {
         // The worker connects first, and asks its first question when it has been greeted.
-        let mut worker = support::peer::greet(&listener).unwrap();
+        let mut worker = greet(&listener).unwrap();
         worker.expect(b"get a\r\n").unwrap();
         (listener, worker)
     });
-    let config = file("threads-one", "engine = \"threads\"\nworkers = 1\n");
+    let config = file("threads-one", "engine = \"threads\"\nworkers = 1\nslow_requests = 1000\n");
     let proxy = Program::proxy(&[address], &["--config", &config, "--json"]);
     let mut first = proxy.connect();
     first.send(b"get a\r\n").unwrap();
@@ -63,15 +64,101 @@ fn a_request_waits_in_the_queue_while_the_only_worker_waits_for_the_server() {
     second.send(b"get b\r\n").unwrap();
     // Statistics need no worker: this one was read after the request before it.
     let mut third = proxy.connect();
-    third.count("cmd_get");
+    let stats = third.stats("");
+    for (name, value) in [
+        ("workers_busy", "1"),
+        ("queue_length", "1"),
+        ("queue_length_max", "1"),
+        ("requests_in_progress", "2"),
+        ("servers_up", "1"),
+    ] {
+        assert_eq!(stats[name], value, "{name}");
+    }
+    assert_eq!(third.stats("servers")["0:up"], "1");
     worker.send(b"END\r\n").unwrap();
     first.expect(b"END\r\n").unwrap();
     worker.expect(b"get b\r\n").unwrap();
     worker.send(b"END\r\n").unwrap();
     second.expect(b"END\r\n").unwrap();
+    until("both are among the slowest", || {
+        third.stats("slow").values().filter(|line| line.contains(" get ok pool=main ")).count() == 2
+    });
     let summary = proxy.stop().json();
     assert_eq!(summary["queue_length_max"], 1);
     assert!(summary["all"]["queue"]["mean"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_worker_takes_the_answer_that_comes_first_whichever_server_it_is_of() {
+    let config = file("threads-first", "engine = \"threads\"\nworkers = 1\nwrites = \"first\"\n");
+    let (proxy, mut servers) = Program::proxy_before(&[listen(), listen()], &["--config", &config]);
+    let mut client = proxy.connect();
+    for _ in 0..2 {
+        client.send(b"set a 0 0 1\r\nx\r\n").unwrap();
+        for server in &mut servers {
+            server.expect(b"set a 0 0 1\r\nx\r\n").unwrap();
+        }
+        servers[1].send(b"STORED\r\n").unwrap();
+        client.expect(b"STORED\r\n").unwrap();
+    }
+    // What comes later is read when it comes, and not with the worker's next request.
+    servers[0].send(b"STORED\r\nSTORED\r\n").unwrap();
+    until("the late answers are recorded", || client.stats("servers")["0:requests"] == "2");
+    client.send(b"delete a\r\n").unwrap();
+    servers[0].expect(b"delete a\r\n").unwrap();
+    servers[0].send(b"DELETED\r\n").unwrap();
+    client.expect(b"DELETED\r\n").unwrap();
+}
+
+/// There is no flow control here: a request that had to wait for room was dropped without a reply.
+#[test]
+fn long_values_are_written_however_much_a_server_has_before_it() {
+    let config = "engine = \"threads\"\nworkers = 1\nwrites = \"first\"\ntimeout = \"1000s\"\n";
+    let config = file("threads-long", config);
+    let (proxy, mut servers) = Program::proxy_before(&[listen(), listen()], &["--config", &config]);
+    let mut client = proxy.connect();
+    let set = [&b"set a 0 0 1000000\r\n"[..], &vec![b'x'; 1_000_000], b"\r\n"].concat();
+    for _ in 0..6 {
+        client.send(&set).unwrap();
+        for server in &mut servers {
+            server.expect(&set).unwrap();
+        }
+        servers[0].send(b"STORED\r\n").unwrap();
+        client.expect(b"STORED\r\n").unwrap();
+    }
+}
+
+/// Where each server has all keys, reads wait in the queues of all in turn.
+#[test]
+fn the_readers_of_every_server_read() {
+    let asked = Arc::new(Barrier::new(2));
+    let addresses = [(); 2].map(|()| {
+        let (listener, asked) = (listen(), Arc::clone(&asked));
+        let address = listener.local_addr().unwrap();
+        // The reader and the writer of each server are connected to both.
+        thread::spawn(move || {
+            for _ in 0..4 {
+                let (mut peer, asked) = (greet(&listener).unwrap(), Arc::clone(&asked));
+                thread::spawn(move || {
+                    while peer.line().is_ok_and(|line| line == b"get a\r\n") {
+                        // Both servers have a read before either answers.
+                        asked.wait();
+                        peer.send(b"END\r\n").unwrap();
+                    }
+                });
+            }
+        });
+        address
+    });
+    let config = file("threads-readers", "engine = \"threads\"\nreaders = 1\n");
+    let proxy = Program::proxy(&addresses, &["--config", &config]);
+    let mut clients = [(); 2].map(|()| proxy.connect());
+    for client in &mut clients {
+        client.send(b"get a\r\n").unwrap();
+    }
+    for client in &mut clients {
+        client.expect(b"END\r\n").unwrap();
+    }
 }
 
 #[test]

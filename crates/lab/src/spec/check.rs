@@ -18,7 +18,7 @@ use super::sheet::SheetRow;
 use super::station::{MOST, Program, StationCount, StationSpec, Testbed};
 use crate::fault;
 use crate::gate::{Gate, Watched};
-use crate::plan::Plan;
+use crate::plan::{MOST_ANCHORS, Plan, combination_count};
 
 impl Spec {
     /// Reads a spec's text.
@@ -39,8 +39,8 @@ impl Spec {
     }
 
     /// The same for a spec whose results are there: it may have conditions that always hold or are
-    /// never asked, keys that are passed over, and cells that there are not, which earlier versions
-    /// took.
+    /// never asked, keys that are passed over, cells that there are not, and an anchor that is run
+    /// too often, which earlier versions took.
     ///
     /// # Errors
     /// Every mistake with its line; `name` is the file's.
@@ -54,6 +54,9 @@ const RATE_FLAGS: [&str; 2] = ["--rate-limiting", "--tps"];
 
 /// The most letters of a folder's name that file systems take.
 const LONGEST_NAME: usize = 255;
+
+/// The most combinations of levels: a plan has all of them in memory, and is made several times.
+const MOST_COMBINATIONS: f64 = 100_000.0;
 
 /// What a spec must keep beyond what its keys say, each alone.
 struct Check<'a> {
@@ -75,6 +78,7 @@ impl Check<'_> {
             see(self.factor(factor, &spec.factors[..index]));
         }
         see(self.zips());
+        see(self.combinations());
         spec.except.iter().for_each(|except| see(self.levels("except", at(except), except.get_ref())));
         spec.words().for_each(|word| see(self.word(word)));
         see(self.repetitions());
@@ -165,6 +169,19 @@ impl Check<'_> {
         Ok(())
     }
 
+    fn combinations(&self) -> Result<(), Mistake> {
+        let count = combination_count(self.spec);
+        match self.spec.factors.first().filter(|_| count > MOST_COMBINATIONS) {
+            None => Ok(()),
+            Some(first) => {
+                let what = format!(
+                    "the levels of all factors make {count} combinations, and {MOST_COMBINATIONS} is the most"
+                );
+                wrong(at(&first.name), what, "leave levels out, or zip factors that move together")
+            }
+        }
+    }
+
     fn word(&self, word: &Spanned<String>) -> Result<(), Mistake> {
         match names_in(word.get_ref()).into_iter().find(|name| self.spec.factor(name).is_none()) {
             None => Ok(()),
@@ -240,7 +257,8 @@ impl Check<'_> {
         }
     }
 
-    /// Cells that are named and that there are not, and one that no folder can be named after.
+    /// Cells that are named and that there are not, one that no folder can be named after, and an
+    /// anchor that is run too often.
     fn no_such_cell(&self) -> Vec<Mistake> {
         let (spec, plan) = (self.spec, Plan::of(self.spec));
         if plan.cells.is_empty() {
@@ -268,7 +286,7 @@ impl Check<'_> {
             };
             Mistake::new(what, hint).at(at)
         };
-        missing.map(mistake).chain(self.long_name(&plan)).collect()
+        missing.map(mistake).chain(self.long_name(&plan)).chain(self.frequent_anchor(&plan)).collect()
     }
 
     /// Two of these levels that one zip keeps apart.
@@ -297,6 +315,16 @@ impl Check<'_> {
         );
         let hint = "shorten names of factors or levels: { name = \"…\", words = [\"…\"] }";
         Some(Mistake::new(what, hint).at(at(&longest.name)))
+    }
+
+    /// An anchor with more runs in a repetition than there are numbers for them.
+    fn frequent_anchor(&self, plan: &Plan) -> Option<Mistake> {
+        let anchor = self.spec.anchor.as_ref()?;
+        let runs = plan.in_block(self.spec) - plan.cells.len();
+        let what = format!(
+            "the anchor would be run {runs} times in each repetition, and {MOST_ANCHORS} is the most"
+        );
+        (runs > MOST_ANCHORS as usize).then(|| Mistake::new(what, "raise its `every`").at(at(anchor)))
     }
 
     /// What is scaled must be known, and ours to scale.
@@ -854,6 +882,39 @@ flags = ["--connections", "$clients"]
         assert!(read(&foreign).is_ok(), "clients that wait for their answers are slower by themselves");
         let paced = foreign.replace("\"--connections\"", "\"--tps=100\", \"--connections\"");
         assert!(wrong(&paced).contains("line 18: scale: `--tps=100` is told to clients"));
+    }
+
+    #[test]
+    fn levels_that_make_too_many_combinations_are_refused_before_a_plan_is_made() {
+        let with = |factors: usize| {
+            let names: Vec<String> = (0..factors).map(|number| format!("f{number}")).collect();
+            let factor = |name: &String| format!("[[factor]]\nname = \"{name}\"\nlevels = [1, 2, 3, 4, 5]\n");
+            let tables: String = names.iter().map(factor).collect();
+            let words: String = names.iter().map(|name| format!(", \"${name}\"")).collect();
+            let text = SMALL.replace("[stations.servers]", &format!("{tables}[stations.servers]"));
+            read(&text.replace(", \"$clients\"", &format!(", \"$clients\"{words}")))
+        };
+        assert!(with(3).is_ok());
+        let error = first(with(12));
+        let what = "the levels of all factors make 488281250 combinations, and 100000 is the most";
+        assert_eq!((error.place, error.what.as_str()), (line(4), what));
+    }
+
+    #[test]
+    fn an_anchor_has_no_more_runs_in_a_repetition_than_numbers() {
+        let levels = (1..=70).map(|level| level.to_string()).collect::<Vec<_>>().join(", ");
+        let threads = format!("[[factor]]\nname = \"threads\"\nlevels = [{levels}]\n[stations.servers]");
+        let text = SMALL.replace("[1, 2]", &format!("[{levels}]")).replace("[stations.servers]", &threads);
+        let text = text.replace(", \"$clients\"", ", \"$clients\", \"--threads\", \"$threads\"");
+        let anchored = |every: u32| {
+            let anchor = format!("anchor = {{ levels = {{ clients = 1, threads = 1 }}, every = {every} }}");
+            text.replace("title =", &format!("{anchor}\ntitle ="))
+        };
+        assert!(read(&anchored(2)).is_ok());
+        let error = first(read(&anchored(1)));
+        let what = "the anchor would be run 4901 times in each repetition, and 4096 is the most";
+        assert_eq!((error.place, error.what.as_str()), (line(2), what));
+        assert!(Spec::parse_recorded(&anchored(1), "small.toml").is_ok());
     }
 
     #[test]

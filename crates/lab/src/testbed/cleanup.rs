@@ -94,6 +94,23 @@ mod tests {
     }
 
     #[test]
+    fn what_a_copy_lists_is_left_and_what_was_moved_is_not() {
+        let path = std::env::temp_dir().join(format!("krarup-ledger-copied-{}", std::process::id()));
+        let ledger = Ledger::at(&path);
+        let mut command = Command::new("sleep");
+        command.arg("600").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        ledger.note(child.id());
+        let [copy, moved] = ["copy", "moved"].map(|name| path.with_extension(name));
+        fs::copy(&path, &copy).unwrap();
+        assert_eq!(Ledger::at(&copy).settle(), 0, "another runner has started it");
+        assert!(child.try_wait().unwrap().is_none());
+        fs::rename(&path, &moved).unwrap();
+        assert_eq!(Ledger::at(&moved).settle(), 1);
+        assert!(!child.wait().unwrap().success());
+    }
+
+    #[test]
     fn folders_of_ours_are_taken_away_unless_they_are_used_and_no_others() {
         let root = std::env::temp_dir().join(format!("krarup-ledger-folders-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);

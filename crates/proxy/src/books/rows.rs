@@ -11,6 +11,12 @@ pub trait RowSink: Send {
     /// One row, complete.
     fn row(&mut self, visit: &Visit, servers: &[ServerVisit]);
 
+    /// The same, and the number of the pool of its first key.
+    fn row_of(&mut self, pool: usize, visit: &Visit, servers: &[ServerVisit]) {
+        let _ = pool;
+        self.row(visit, servers);
+    }
+
     /// A server has answered a request whose row is complete already.
     fn late(&mut self, visit: &ServerVisit) {
         let _ = visit;
@@ -46,12 +52,12 @@ impl Rows {
     }
 
     #[inline]
-    pub(super) fn row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+    pub(super) fn row(&mut self, visit: &Visit, servers: &[ServerVisit], pool: usize) {
         if self.of == 1 {
-            return self.sink().row(visit, servers);
+            return self.sink().row_of(pool, visit, servers);
         }
         let servers: SmallVec<[ServerVisit; 8]> = servers.iter().map(|one| self.numbered(one)).collect();
-        self.sink().row(visit, &servers);
+        self.sink().row_of(pool, visit, &servers);
     }
 
     pub(super) fn late(&mut self, visit: &ServerVisit) {

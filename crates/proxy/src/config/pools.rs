@@ -338,6 +338,7 @@ impl PoolConfig {
         Ok(PoolSpec {
             name: name.to_owned(),
             servers: self.servers.iter().map(|one| server(&one.address)).collect(),
+            listens: false,
             placement,
             copies: copies.min(count),
             writes: self.writes,
@@ -372,11 +373,14 @@ impl PoolConfig {
         let falls_back = !self.fall_back.is_empty() && self.when_down == WhenDown::Error;
         let placing = "places keys, and every server holds a copy of everything; `distribution` says by what \
                        they are placed, as \"ketama\"";
+        let unplaced = "finds the next server by how a key is placed, and every server holds a copy of \
+                        everything; `distribution` says by what keys are placed, as \"ketama\"";
         let unfound = "stores what was found after a miss, and `fall_back` has no \"miss\"";
         let alone = "needs copies, and every key has one holder";
         [
             ("replicas", !is_placed && !matches!(self.replicas, Replicas::Count(1) | Replicas::All), placing),
             ("hash_tag", !is_placed && self.hash_tag.is_some(), placing),
+            ("when_down", !is_placed && self.when_down == WhenDown::Next, unplaced),
             ("fall_back", is_alone && falls_back, alone),
             ("refill_ttl", is_alone && self.refill_ttl.is_some(), alone),
             (

@@ -152,7 +152,13 @@ impl Core {
             exchange.failure = Some(outcome);
             exchange.rest.merge.fail(pending.part, ReplyClass::ServerError, text.as_bytes());
             exchange.waiting -= 1;
-            exchange.copies = Copies::None;
+            let copies = std::mem::take(&mut exchange.copies);
+            if copies.follow_decision() {
+                self.decision_ends(number);
+            }
+            if copies == Copies::Deferred {
+                self.copy_to_others(number, copies, now);
+            }
             self.complete_if_answered(number, now);
         }
         self.admit_waiting(connection);
@@ -242,7 +248,11 @@ impl Core {
         let copies = std::mem::take(&mut exchange.copies);
         // What is gone at the first goes at the others too.
         let gone = exchange.visit.operation == Operation::Delete && reply.class == ReplyClass::NotFound;
-        if copies != Copies::None && (reply.class.severity() == 0 || gone) {
+        if copies.follow_decision() {
+            self.decision_ends(number);
+        }
+        let done = reply.class.severity() == 0 || gone || copies == Copies::Deferred;
+        if copies != Copies::None && done {
             self.copy_to_others(number, copies, now);
         }
         self.complete_if_answered(number, now);

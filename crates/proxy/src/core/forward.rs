@@ -12,7 +12,7 @@ use krarup_units::{Lent, Outbox, Stamp};
 use super::Core;
 use super::detached::Detached;
 use crate::dispatch::{Taken, Waiting};
-use crate::exchange::{Copies, Needs, PartsByServer, RetrievalPart, Stage};
+use crate::exchange::{Copies, LaterTouch, Needs, PartsByServer, RetrievalPart, Stage};
 use crate::hot_keys::SampledKey;
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
 use crate::keys::{MOST_PARTS, NO_PART};
@@ -114,6 +114,7 @@ impl Core {
             }
             Request::FlushAll { delay, .. } => {
                 self.flush_parts_gets(number);
+                self.flush_copies(*delay);
                 let timeout = self.settings.timeout;
                 self.routing.pools_mut().iter_mut().for_each(|pool| pool.changes(None, now, timeout));
                 self.send_to_all(number, &mut |out| write::flush_all(out.tail(), *delay));
@@ -256,17 +257,20 @@ impl Core {
         let lifetimes = place.lifetimes;
         let mut request = |out: &mut Outbox| request(out, sent, lifetimes);
         self.shadow(place.home, sent, expect, &mut request);
-        let exchange = &mut self.requests[number];
-        let one_decides = exchange.decides;
         let writes = self.routing[place.pool].spec().writes;
-        if place.holders.len() > 1 && (one_decides || writes == Writes::Async) {
-            exchange.copies = if one_decides { Copies::Awaited } else { Copies::Behind };
+        let copies = self.copies_of(number, &place.holders, writes);
+        let exchange = &mut self.requests[number];
+        if copies != Copies::None {
+            exchange.copies = copies;
             exchange.rest.others.clear();
             exchange.rest.others.extend_from_slice(&place.holders[1..]);
             if exchange.rest.request.is_empty() {
                 self.requests.keep(number, source);
             }
             self.send_to(place.holders[0], number, 0, false, expect, &mut request);
+            if copies != Copies::Behind {
+                self.decision_begins(number);
+            }
         } else {
             exchange.rest.answered_by(match (place.holders.len(), writes) {
                 (1, _) if !shares => How::One,
@@ -309,6 +313,7 @@ impl Core {
         };
         self.note_change(number, place.pool, now);
         if fits(&sent) {
+            self.drop_copies(digest, &place.holders);
             for (part, &server) in place.holders.iter().enumerate() {
                 self.send_to(server, number, part as u16, true, expect, &mut |out| match base64 {
                     true => write::meta_delete(out.tail(), &sent, true),
@@ -318,8 +323,8 @@ impl Core {
         }
     }
 
-    /// The first holder has stored what a `cas` or a write with copies behind it brought: the
-    /// others get it.
+    /// The first holder has stored what a `cas` or a write with copies behind it brought, or has
+    /// answered, or cannot, what came behind a `cas`: the others get it.
     pub(super) fn copy_to_others(&mut self, number: RequestId, copies: Copies, now: Stamp) {
         let raw = std::mem::take(&mut self.requests[number].rest.request);
         let large = self.requests[number].rest.lent.take();
@@ -348,12 +353,14 @@ impl Core {
         let follows = matches!(&message, Request::Meta(meta) if meta::forgets(meta));
         let place = self.routing.locate(self.requests[number].entry, key, now);
         let (sent, lifetimes) = (place.key(key), place.lifetimes);
+        let role = if copies == Copies::Deferred { MetaRole::Answers } else { MetaRole::Follows };
         let mut request = |out: &mut Outbox| match &message {
             Request::Store(store) => {
                 let (flags, exptime) = (store.flags, lifetimes.of(store.exptime));
                 // Whether it may be stored has been decided.
                 let command = match store.command {
                     Storage::Append | Storage::Prepend => store.command,
+                    _ if copies == Copies::Deferred => store.command,
                     _ => Storage::Set,
                 };
                 write::storage_line(out.tail(), command, sent, flags, exptime, 0, store.data.len());
@@ -365,16 +372,16 @@ impl Core {
             }
             Request::Touch { exptime, .. } => write::touch(out.tail(), sent, lifetimes.of(*exptime)),
             Request::Meta(meta) => match &value {
-                None => meta::write(out.tail(), meta, sent, MetaRole::Follows, lifetimes),
+                None => meta::write(out.tail(), meta, sent, role, lifetimes),
                 Some(value) => {
-                    meta::write_line(out.tail(), meta, sent, MetaRole::Follows, lifetimes);
+                    meta::write_line(out.tail(), meta, sent, role, lifetimes);
                     out.lend(value.clone());
                 }
             },
             _ => unreachable!("only writes have copies"),
         };
-        if copies == Copies::Awaited {
-            self.requests[number].rest.merge.widen();
+        if copies.follow_decision() {
+            self.await_copies(number, copies, place.pool, others.len());
         }
         if stores_nothing(expect) {
             self.note_change(number, place.pool, now);
@@ -383,13 +390,14 @@ impl Core {
         let behind = self.routing[place.pool].spec().writes == Writes::Async;
         for (place, &server) in others.iter().enumerate() {
             match copies {
-                Copies::Awaited => {
+                Copies::Awaited | Copies::Deferred => {
                     let part = place as u16 + 1;
                     let Some(own) = self.open_part(server, number, part) else { continue };
                     // Copies of earlier writes went by the first: it must not overtake them.
                     let connection = if behind { server.into() } else { own };
                     let pending = Pending::of(number, part, follows, expect);
                     self.send_by(server, connection, number, pending, &mut request);
+                    self.touch_behind_copy(server, connection, number);
                 }
                 _ => self.send_detached(home, server, Detached::Copy(home), expect, &mut request),
             }
@@ -798,6 +806,13 @@ impl Core {
                     write::touch(out.tail(), key.sent, lifetimes.of(exptime));
                 });
                 self.part_sent(server, connection, number, length);
+            }
+            if !self.deciding.is_empty() {
+                let key = self.requests[number].rest.keys.get(place).sent;
+                let (digest, mut bytes) = (KeyDigest::of(key), Vec::new());
+                write::touch(&mut bytes, key, lifetimes.of(exptime));
+                let touch = LaterTouch { holders: holders.to_vec(), expect: Expect::Touched, bytes };
+                self.touch_after_copies(digest, &touch);
             }
         }
     }

@@ -11,7 +11,7 @@ use super::detached::{Detached, send_detached_to};
 use super::expected::trace;
 use super::fallback::Move;
 use super::forward::{DOES_NOT_FIT, KeyWrite, stores_nothing};
-use crate::exchange::{Copies, RetrievalPart};
+use crate::exchange::{Copies, LaterTouch, RetrievalPart};
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
 use crate::large::{self, BufferMemory, RequestBytes};
 use crate::meta::{self, MetaRole, Rule};
@@ -107,6 +107,11 @@ impl Core {
         if rule == Rule::FirstThenOthers {
             for (part, &other) in place.holders.iter().enumerate().skip(1) {
                 self.send_to(other, number, part as u16, true, request.expect(), &mut asked(MetaRole::Other));
+            }
+            if !self.deciding.is_empty() {
+                let key = self.requests[number].visit.key;
+                let touch = later_touch(request, sent, &place.holders, place.lifetimes);
+                self.touch_after_copies(key, &touch);
             }
         }
     }
@@ -209,6 +214,12 @@ impl Core {
                     meta::write(out.tail(), &asked, sent, MetaRole::Other, lifetimes);
                 });
                 self.part_sent(other, connection, number, length);
+            }
+            if !self.deciding.is_empty() {
+                let exchange = &self.requests[number];
+                let (asked, sent) = (own(&exchange.rest.request), exchange.rest.keys.get(0).sent);
+                let (key, touch) = (exchange.visit.key, later_touch(&asked, sent, &holders, lifetimes));
+                self.touch_after_copies(key, &touch);
             }
         }
     }
@@ -337,6 +348,13 @@ fn refusal(
         return Some(request::TOO_MANY_FLAGS);
     }
     (request.command == MetaCommand::Debug && key.contains(&b'\n')).then_some(NOT_SHOWN)
+}
+
+/// What a read says of how long these holders keep its key.
+fn later_touch(request: &Meta<'_>, sent: &[u8], holders: &[ServerId], lifetimes: Lifetimes) -> LaterTouch {
+    let mut bytes = Vec::new();
+    meta::write(&mut bytes, request, sent, MetaRole::Other, lifetimes);
+    LaterTouch { holders: holders.to_vec(), expect: request.expect(), bytes }
 }
 
 /// A read that was kept, in its words as they were written.

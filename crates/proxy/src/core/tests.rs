@@ -17,6 +17,7 @@ use crate::placement::{KeyDistribution, KeyHash, Member, Placement};
 use crate::topology::{Hedge, MultiGet, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, Writes};
 use krarup_memcache::write;
 
+mod decisions;
 mod hot_keys;
 mod lanes;
 mod live;

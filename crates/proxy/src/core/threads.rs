@@ -10,11 +10,13 @@ use super::{Core, Events};
 use crate::dispatch::QueueState;
 use crate::ids::{PoolId, ServerId};
 use crate::pool::Pool;
+use crate::routing::KeyLocation;
+use crate::topology::{MultiGet, Reads};
 
-/// What a request wants of the server that is its key's first.
+/// What a request wants of a server of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueChoice {
-    /// To be read at this server.
+    /// To be read at this server: the key's first, or one of those of which any may be read.
     Read(usize),
     /// To be written, at this server first.
     Write(usize),
@@ -30,14 +32,31 @@ impl Core {
         self.requests.tidy(now);
     }
 
+    /// From now on long requests wait for no room on their connection: what is offered is taken.
+    pub fn lift_windows(&mut self) {
+        self.upstreams.lift_windows();
+    }
+
     /// The next request offered was taken out of a queue that this core does not see.
     pub fn taken_elsewhere(&mut self, seen: QueueState) {
         self.dispatch.taken_elsewhere(seen);
     }
 
-    /// Enters the row of a request that another core has carried out.
-    pub fn enter(&mut self, visit: &Visit, servers: &[ServerVisit]) {
-        self.books.enter(visit, servers);
+    /// Reads that several servers could answer are asked of this one, while it is up. A pool that
+    /// reads the primary, or asks each server for a share, does so still.
+    pub fn read_from(&mut self, server: usize, now: Stamp) {
+        let pools = self.routing.pools_mut().iter_mut();
+        for pool in pools.filter(|pool| pool.spec().reads != Reads::Primary) {
+            if pool.spec().multi_get == MultiGet::Whole {
+                pool.push(Some((ServerId::new(server), 1.0, Stamp(u64::MAX))), now);
+            }
+        }
+    }
+
+    /// Enters the row of a request that another core has carried out, and the number of the pool of
+    /// its first key.
+    pub fn enter(&mut self, visit: &Visit, servers: &[ServerVisit], pool: usize) {
+        self.books.enter(visit, servers, PoolId::new(pool));
     }
 
     /// Enters that a server has answered another core's request whose row is entered already.
@@ -67,18 +86,22 @@ impl Core {
         pools.for_each(|(ours, theirs)| ours.take_over(theirs));
     }
 
-    /// Enters that another core's connection to a server stands, or why it does not.
-    pub fn enter_server(&mut self, server: usize, state: Result<Option<&str>, &str>) {
-        self.upstreams.enter(ServerId::new(server), state);
+    /// Enters that another core's connection to a server stands, or why it does not, and whether it
+    /// `stood` before.
+    pub fn enter_server(&mut self, server: usize, state: Result<Option<&str>, &str>, stood: bool) {
+        self.upstreams.enter(ServerId::new(server), state, stood);
     }
 
-    /// Enters how long a queue was that this core does not see.
-    pub fn enter_queue(&mut self, length: usize) {
-        self.dispatch.saw(length);
+    /// Enters how many threads are busy and how many requests wait for them, which this core does
+    /// not see, and the longest that their queues have been.
+    pub fn enter_queues(&mut self, busy: u32, waiting: usize, longest: usize) {
+        self.dispatch.enter_threads(busy, waiting, longest);
+        self.books.enter_in_progress(busy as usize + waiting);
     }
 
-    /// Where a whole request belongs that came where keys belong to the pool `entry`.
-    pub fn choose_queue(&mut self, entry: usize, bytes: &[u8]) -> QueueChoice {
+    /// Where a whole request belongs that came where keys belong to the pool `entry`. Of servers of
+    /// which any may be read each has its `turn`.
+    pub fn choose_queue(&mut self, entry: usize, bytes: &[u8], turn: usize) -> QueueChoice {
         let Parsed::Complete { message, .. } = request::parse(bytes, &self.settings.limits) else {
             return QueueChoice::Any;
         };
@@ -98,10 +121,11 @@ impl Core {
             | Request::Quit => return QueueChoice::Any,
         };
         let Some(key) = key else { return QueueChoice::Any };
-        // Here no server is ever up.
-        let holders = self.routing.holders_at_home(PoolId::new(entry), key);
-        let first = holders.first().map(|server| server.index());
-        match first {
+        // Here no server is ever up, and how long values live does not matter.
+        let KeyLocation { pool, holders, .. } = self.routing.locate(PoolId::new(entry), key, Stamp(0));
+        let primary = writes || self.routing[pool].spec().reads == Reads::Primary;
+        let place = if primary { 0 } else { turn % holders.len().max(1) };
+        match holders.get(place).map(|server| server.index()) {
             None => QueueChoice::Any,
             Some(server) if writes => QueueChoice::Write(server),
             Some(server) => QueueChoice::Read(server),

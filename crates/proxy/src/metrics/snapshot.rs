@@ -8,7 +8,7 @@ use krarup_units::{Nanos, Stamp};
 
 use crate::core::{Core, Events};
 use crate::dispatch::Workers;
-use crate::ids::ServerId;
+use crate::ids::{PoolId, ServerId};
 use crate::live::KeyState;
 use crate::pool::{Pool, PoolCounts};
 
@@ -61,6 +61,9 @@ pub(super) struct OfServer {
 pub(super) struct OfPool {
     pub(super) name: String,
     pub(super) servers_up: usize,
+    /// Whether keys that clients ask for belong to it, and no loop can ask a server for them, its
+    /// gutter's neither.
+    pub(super) is_missed: bool,
     pub(super) in_progress: u32,
     pub(super) counts: PoolCounts,
 }
@@ -70,9 +73,14 @@ impl ProxySnapshot {
     pub fn of(core: &Core, now: Stamp, stopping: bool) -> Self {
         let recorder = core.counted().recorder_since_start(|server| core.upstreams().wants(server));
         let up = |server: &ServerId| core.upstreams().is_up(*server);
+        let is_served =
+            |pool: &Pool| pool.servers().iter().any(|&server| core.upstreams().is_up_in_a_loop(server));
         let pool = |(number, pool): (usize, &Pool)| OfPool {
             name: pool.spec().name.clone(),
             servers_up: pool.servers().iter().filter(|&server| up(server)).count(),
+            is_missed: core.routing().leads_to(PoolId::new(number))
+                && !is_served(pool)
+                && !pool.spec().gutter.is_some_and(|gutter| is_served(&core.pools()[gutter.pool])),
             in_progress: pool.busy(),
             counts: core.counts_since_start(number),
         };
@@ -144,7 +152,7 @@ impl ProxySnapshot {
         if self.memory.1 {
             return Some("clients wait for memory".into());
         }
-        let down = self.pools.iter().find(|pool| pool.servers_up == 0)?;
-        Some(format!("no server of the pool {} is up", down.name))
+        let missed = self.pools.iter().find(|pool| pool.is_missed)?;
+        Some(format!("no server of the pool {} is up", missed.name))
     }
 }

@@ -312,7 +312,7 @@ pub const TABLE: &[ProxyMetric] = &[
     counter(
         "krarup_held_back_total",
         |now| now.events.held_back as f64,
-        "Times that a client was made to wait by a bound.",
+        "Times that a client was made to wait: by a bound, for room on a server's connection, or behind its own `cas`.",
     ),
     of_headroom(HEADROOM_METRICS[0]),
     of_headroom(HEADROOM_METRICS[1]),

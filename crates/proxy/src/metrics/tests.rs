@@ -48,6 +48,7 @@ fn moment() -> ProxySnapshot {
     let pool = |name: &str| OfPool {
         name: name.into(),
         servers_up: 1,
+        is_missed: false,
         in_progress: 4,
         counts: PoolCounts::default(),
     };
@@ -261,7 +262,7 @@ fn servers_of_earlier_configurations_take_no_buckets_from_those_of_now() {
     let mut core = core_of(replicated(65));
     let mut visit = Visit::at(Stamp(10), Operation::Get);
     visit.replied = Stamp(30);
-    core.enter(&visit, &[ServerVisit::ok(0, visit.received, visit.replied)]);
+    core.enter(&visit, &[ServerVisit::ok(0, visit.received, visit.replied)], 0);
     let buckets = |core: &Core| ProxySnapshot::of(core, Stamp(40), false).servers[0].times.up_to.len();
     assert_eq!(buckets(&core), 0);
     core.reconfigure(Config::default().settings(), replicated(64), Stamp(35));
@@ -273,7 +274,7 @@ fn sums_of_loops_leave_out_seconds_one_by_one_and_servers_that_are_gone() {
     let mut core = core_of(replicated(3));
     for second in 0..50_u16 {
         let visit = Visit::at(Stamp(u64::from(second) * 1_000_000_000), Operation::Get);
-        core.enter(&visit, &[ServerVisit::ok(second % 3, visit.received, visit.replied)]);
+        core.enter(&visit, &[ServerVisit::ok(second % 3, visit.received, visit.replied)], 0);
     }
     let now = Stamp(50_000_000_000);
     let requests = |core: &Core| {
@@ -303,7 +304,7 @@ fn the_last_of_many_servers_has_its_own_numbers() {
     let pools = vec![PoolSpec::of("main", vec![1_029])];
     let mut core = core_of(Topology { pools, ..replicated(1_030) });
     let visit = Visit::at(Stamp(10), Operation::Get);
-    core.enter(&visit, &[ServerVisit::ok(1_029, visit.received, visit.replied)]);
+    core.enter(&visit, &[ServerVisit::ok(1_029, visit.received, visit.replied)], 0);
     assert_eq!(ProxySnapshot::of(&core, Stamp(40), false).servers[1_029].requests, 1);
     let (_, told) = crate::stats::answer(&core, b"servers", Stamp(40));
     assert!(String::from_utf8(told).unwrap().contains("STAT 1029:requests 1\r\n"));
@@ -335,6 +336,57 @@ fn ready_is_what_has_a_server_and_is_not_stopping() {
     let short = ProxySnapshot { memory: (1, true), ..moment() };
     assert_eq!(short.not_ready(), Some("clients wait for memory".into()));
     let mut down = moment();
-    down.pools[1].servers_up = 0;
+    down.pools[1].is_missed = true;
     assert_eq!(down.not_ready(), Some("no server of the pool users is up".into()));
+}
+
+/// A core of these pools, of whose servers these are up: those of `main` have the first numbers,
+/// then come those of the others by name.
+fn core_with(config: &str, up: &[usize]) -> Core {
+    let mut core = core_of(Config::parse(config, "test").unwrap().topology().unwrap());
+    up.iter().for_each(|&server| core.enter_server(server, Ok(Some("1.6.18")), false));
+    core
+}
+
+#[test]
+fn only_a_pool_that_clients_ask_and_for_which_no_gutter_stands_in_is_missed() {
+    let pools = "servers = [\"main:1\"]\ngutter = \"spare\"\nshadow = \"canary\"\n\
+        [pools.spare]\nservers = [\"spare:1\"]\n[pools.canary]\nservers = [\"canary:1\"]\n";
+    let (main, canary, spare) = (0, 1, 2);
+    let listens = "listen = \"127.0.0.1:9\"\n";
+    let route = "[[routes]]\nprefix = \"c:\"\npool = \"canary\"\n";
+    let all = "[[routes]]\nprefix = \"\"\npool = \"canary\"\n";
+    let cases: [(&str, &[usize], Option<&str>); 7] = [
+        ("", &[main, canary, spare], None),
+        ("", &[main], None),
+        ("", &[spare], None),
+        ("", &[canary], Some("main")),
+        (listens, &[main, spare], Some("canary")),
+        (route, &[main, spare], Some("canary")),
+        (all, &[canary], None),
+    ];
+    for (more, up, missed) in cases {
+        let mut core = core_with(&format!("{pools}{more}"), up);
+        let expected = missed.map(|pool| format!("no server of the pool {pool} is up"));
+        for core in [&core.books(), &core] {
+            let now = ProxySnapshot::of(core, Stamp(40), false);
+            assert_eq!(now.not_ready(), expected, "{more}, up {up:?}");
+        }
+    }
+}
+
+/// Its clients get errors, and an alert tells so; those of the other loops would be sent away, too.
+#[test]
+fn a_loop_that_has_lost_the_servers_takes_no_clients_from_the_others() {
+    let config = "servers = [\"main:1\"]";
+    for loops in [[false, true, true], [true, false, true], [true, true, false]] {
+        let [mut sum, second, third] = loops.map(|up| core_with(config, if up { &[0] } else { &[] }).books());
+        sum.absorb(&second);
+        sum.absorb(&third);
+        let now = ProxySnapshot::of(&sum, Stamp(40), false);
+        assert_eq!((now.not_ready(), now.pools[0].servers_up), (None, 0));
+    }
+    let [mut sum, other] = [(); 2].map(|()| core_with(config, &[]).books());
+    sum.absorb(&other);
+    assert!(ProxySnapshot::of(&sum, Stamp(40), false).not_ready().is_some());
 }

@@ -11,6 +11,10 @@ pub(crate) struct Server {
     pub(super) name: String,
     /// Whether it takes requests: its first connection stands, and it has told its version there.
     pub(super) up: bool,
+    /// Whether one of the loops that are summed up here has it up.
+    pub(super) up_elsewhere: bool,
+    /// Where threads have connections to it: how many stand.
+    pub(super) standing: usize,
     /// The server's own words for its version, once it has told.
     pub(super) version: Option<String>,
     /// Whether it takes meta commands, as far as its version tells: memcached does from 1.6 on.
@@ -40,6 +44,8 @@ impl Server {
         Self {
             name,
             up: false,
+            up_elsewhere: false,
+            standing: 0,
             version: None,
             knows_meta: true,
             losses: 0,
@@ -112,6 +118,7 @@ impl Server {
     pub(super) fn copy(&self, outstanding: usize) -> Self {
         Self {
             up: self.up,
+            up_elsewhere: self.up_elsewhere,
             version: self.version.clone(),
             losses: self.losses,
             last_loss: self.last_loss.clone(),
@@ -127,6 +134,7 @@ impl Server {
     /// has it up, and in no pool any more where one loop has it in none: that one's books may be
     /// without its times.
     pub(super) fn absorb(&mut self, other: &Self, outstanding: usize) {
+        self.up_elsewhere |= self.up || other.up || other.up_elsewhere;
         self.up &= other.up;
         self.version = self.version.take().or_else(|| other.version.clone());
         self.losses += other.losses;

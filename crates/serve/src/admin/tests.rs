@@ -38,6 +38,20 @@ fn slot() -> (Arc<SnapshotSlot<Numbers>>, mpsc::Receiver<()>) {
     (SnapshotSlot::waking(Duration::from_secs(5), move || _ = wake.send(())), woken)
 }
 
+/// Reads again what is no good.
+fn reload() -> Arc<Reload> {
+    Arc::new(Reload {
+        what: "configuration",
+        reload: Box::new(|| Err("line 1: nothing is good".into())),
+        alone: Mutex::default(),
+    })
+}
+
+/// A broker that serves nothing, for this reason.
+fn waiting(why: &str, takes_clients: bool) -> AdminState {
+    AdminState { served: None, waits_for: why.to_owned(), takes_clients, reload: None }
+}
+
 /// Monitoring that asks one slot.
 fn monitoring(slot: &Arc<SnapshotSlot<Numbers>>) -> Monitoring<Numbers> {
     let slots = SnapshotSlots::of(Arc::clone(slot));
@@ -47,11 +61,7 @@ fn monitoring(slot: &Arc<SnapshotSlot<Numbers>>) -> Monitoring<Numbers> {
         headroom: None,
         clients: None,
         redline: None,
-        reload: Some(Reload {
-            what: "configuration",
-            reload: Box::new(|| Err("line 1: nothing is good".into())),
-            alone: Mutex::default(),
-        }),
+        reload: Some(reload()),
     }
 }
 
@@ -201,7 +211,7 @@ fn a_service_that_reads_no_configuration_has_nothing_to_reload() {
 
 #[test]
 fn an_engine_that_ends_late_leaves_what_its_successor_shows() {
-    let admin = AdminAddress::listen(&"127.0.0.1:0".parse().unwrap(), "--admin", "it waits").unwrap();
+    let admin = AdminAddress::listen(&"127.0.0.1:0".parse().unwrap(), "--admin", "it waits", None).unwrap();
     let is_served = || lock(&admin.state).served.is_some();
     assert!(!is_served());
     let (slot, _woken) = slot();
@@ -215,12 +225,13 @@ fn an_engine_that_ends_late_leaves_what_its_successor_shows() {
 
 #[test]
 fn a_broker_that_serves_nothing_is_well_and_not_ready() {
+    let state = waiting("it waits for its turn", false);
     let say = |method, path| {
-        let said = unserved(method, path, NO_QUERY, "it waits for its turn".to_owned(), false);
+        let said = unserved(method, path, NO_QUERY, &state);
         (said.status, said.body)
     };
     assert_eq!(say(HttpMethod::Get, "/health"), (200, "ok\n".to_owned()));
-    for path in ["/ready", "/headroom", "/tubes", "/reload"] {
+    for path in ["/ready", "/headroom", "/tubes"] {
         assert_eq!(say(HttpMethod::Get, path), (503, "it waits for its turn\n".to_owned()));
     }
     assert_eq!(say(HttpMethod::Post, "/health").0, 405);
@@ -232,8 +243,9 @@ fn a_broker_that_serves_nothing_is_well_and_not_ready() {
 
 #[test]
 fn a_broker_that_takes_clients_is_ready_where_another_owns_the_shard() {
+    let state = waiting("shard 0 is not served here", true);
     let say = |method, path| {
-        let said = unserved(method, path, NO_QUERY, "shard 0 is not served here".to_owned(), true);
+        let said = unserved(method, path, NO_QUERY, &state);
         (said.status, said.body)
     };
     let ready = (200, "ready for clients: shard 0 is not served here\n".to_owned());
@@ -241,4 +253,16 @@ fn a_broker_that_takes_clients_is_ready_where_another_owns_the_shard() {
     assert_eq!(say(HttpMethod::Post, "/ready").0, 405);
     assert_eq!(say(HttpMethod::Get, "/tubes").0, 503);
     assert!(say(HttpMethod::Get, "/metrics").1.contains("\nkrarup_broker_waiting 1\n"));
+}
+
+/// Its clients come when its turn does, and see what was read last.
+#[test]
+fn a_broker_that_serves_nothing_reads_its_certificate_all_the_same() {
+    let plain = waiting("it waits for its turn", false);
+    let say = |method, state: &AdminState| unserved(method, "/reload", NO_QUERY, state);
+    assert_eq!(say(HttpMethod::Post, &plain).status, 404);
+    let encrypted = AdminState { reload: Some(reload()), ..plain };
+    assert_eq!(say(HttpMethod::Get, &encrypted).status, 405);
+    let refused = say(HttpMethod::Post, &encrypted);
+    assert!(refused.status == 409 && refused.body.contains("nothing is good"), "{}", refused.body);
 }

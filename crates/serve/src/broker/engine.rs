@@ -11,7 +11,7 @@
 use std::io;
 use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
@@ -23,8 +23,9 @@ use krarup_units::{Address, Mistake, Nanos, Stamp};
 use super::live::{self, BrokerHeadroom, BrokerLive};
 use super::message_store::MessageStore;
 use super::silence::{SILENT, StoreSilence};
-use crate::admin::{AdminAddress, Monitoring, Reload, ShownMonitoring};
+use crate::admin::{AdminAddress, Monitoring, ShownMonitoring};
 use crate::driver::{self, ClientLimits, Driver};
+use crate::memory_notice::MemoryNotice;
 use krarup_beanstalk::Put;
 use krarup_broker::broker::{Broker, MEMCACHED};
 use krarup_broker::metrics::BrokerSnapshot;
@@ -56,8 +57,6 @@ pub struct BrokerEngineSettings {
     pub memcached: Option<Address>,
     /// Greets clients of either, who then speak TLS; none: in plain text.
     pub tls: Option<Acceptor>,
-    /// Whose certificate monitoring may have read again.
-    pub reloads: Option<Acceptor>,
     /// Where monitoring may ask.
     pub admin: Option<AdminAddress>,
     /// How many clients may be connected at once.
@@ -164,6 +163,8 @@ pub enum BrokerNotice {
     Draining,
     /// Clients cannot be accepted, and why.
     NotAccepting(String),
+    /// Clients wait for the memory of buffers, or were disconnected for it.
+    Memory(MemoryNotice),
     /// The store refuses what is to be written, and why; told once until it takes it again.
     Refused(String),
     /// The store takes again what it refused.
@@ -304,8 +305,7 @@ struct BrokerAdmin {
     _shown: ShownMonitoring,
 }
 
-/// Answers monitoring at `address`, from what the loop behind `waker` shows; a reload is one of
-/// the certificate.
+/// Answers monitoring at `address`, from what the loop behind `waker` shows.
 fn monitor(
     address: &AdminAddress,
     waker: &Arc<Waker>,
@@ -315,14 +315,9 @@ fn monitor(
     let slot = SnapshotSlot::new(Arc::clone(waker));
     let slots = SnapshotSlots::of(Arc::clone(&slot));
     let ask = Box::new(move || slots.ask());
-    let reload = settings.reloads.clone().map(|acceptor| Reload {
-        what: "certificate",
-        reload: Box::new(move || acceptor.reload()),
-        alone: Mutex::default(),
-    });
     let (live, headroom) =
         BrokerLive::new(SnapshotSlot::new(Arc::clone(waker)), settings.headroom, store, settings.connections);
-    let headroom = Some(headroom);
+    let (headroom, reload) = (Some(headroom), address.reload());
     let monitoring =
         Monitoring { program: "krarup broker", ask, headroom, clients: None, redline: None, reload };
     BrokerAdmin { slot, live, _shown: address.show(monitoring) }
@@ -442,6 +437,8 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         loop {
             self.obey();
             self.tick();
+            // Before it waits, maybe for long.
+            self.tell();
             if self.finished() {
                 return Ok(());
             }
@@ -457,12 +454,6 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
                 return Ok(());
             }
             self.driver.serve(&mut self.broker, &events);
-            for notice in self.driver.notices.drain(..) {
-                // Where it listens was told, and memory is told of by its metrics.
-                if let driver::DriverNotice::NotAccepting(why) = notice {
-                    (self.notice)(BrokerNotice::NotAccepting(why));
-                }
-            }
         }
     }
 
@@ -630,7 +621,23 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
             let takes = !self.store_lost && !self.silence.lasts() && self.reluctant.is_none();
             live.publish(takes, || self.broker.live(self.clock.now()));
             let stops = self.stop_by.is_some() || self.settings.ending.announced.load(Ordering::SeqCst);
-            slot.publish(|| BrokerSnapshot::of(&self.broker, self.clock.now(), takes, stops));
+            slot.publish(|| {
+                self.driver.note_memory(&mut self.broker);
+                BrokerSnapshot::of(&self.broker, self.clock.now(), takes, stops)
+            });
+        }
+    }
+
+    /// Tells the operator what the connections of clients have to tell.
+    fn tell(&mut self) {
+        for notice in self.driver.notices.drain(..) {
+            let memory = MemoryNotice::of(&notice, self.settings.clients.memory);
+            let notice = match notice {
+                driver::DriverNotice::NotAccepting(why) => Some(BrokerNotice::NotAccepting(why)),
+                // Where it listens was told.
+                _ => memory.map(BrokerNotice::Memory),
+            };
+            notice.into_iter().for_each(&mut self.notice);
         }
     }
 

@@ -117,6 +117,7 @@ impl Driver {
     pub(super) fn free_memory_of(&mut self, link: &mut ClientConnection) {
         link.inbox.clear();
         link.inbox.shrink(0);
+        self.memory.shrank();
         if std::mem::take(&mut link.reserved) > 0 {
             self.memory.release(std::mem::take(&mut link.reserved_in_all));
         }
@@ -156,9 +157,12 @@ impl Driver {
     }
 
     /// Adds up what waits in all buffers, now and then, and keeps it within the bound: an answer
-    /// that fills half of it is given up, then the client with the most replies is disconnected, of
-    /// those that do not read them first.
+    /// that fills half of it is given up, then clients are disconnected until the rest fits. First
+    /// go those with more than 16 KiB of replies that they do not read, and of these the one that
+    /// has taken nothing for longest.
+    #[inline]
     pub(crate) fn count_memory<S: Service>(&mut self, service: &mut S, outbound: &mut impl Outbound<S>) {
+        self.memory.grew(service.take_growth());
         if self.memory.is_due() {
             self.count_memory_now(service, outbound);
         }
@@ -184,6 +188,7 @@ impl Driver {
         let mut excess = self.memory.excess();
         let mut holders = if excess > 0 { self.holders_of_replies(service, |_| true) } else { Vec::new() };
         while excess > 0
+            && holders.len() > usize::from(!outbound.has_answers())
             && let Some((_, replies, id)) = holders.pop()
         {
             self.cut(service, id, replies);
@@ -193,22 +198,22 @@ impl Driver {
         self.memory.counted(total);
     }
 
-    /// Long replies that wait for their turn leave now, until so many bytes are `wanted` no more;
-    /// how many have left.
+    /// Replies that wait for their turn leave now, until so many bytes of memory are `wanted` no
+    /// more; how many are free. That is so when the last byte of a reply has left: each client is
+    /// written to until it takes no more.
     fn write_what_can_leave(&mut self, service: &mut impl Service, wanted: usize) -> usize {
-        let mut left = 0;
-        let mut in_vain = 0;
-        while left < wanted && in_vain < self.unwritten.len() {
-            let Some(id) = self.unwritten.pop_front() else { break };
+        self.queue_writes(service);
+        let mut free = 0;
+        while free < wanted
+            && let Some(id) = self.unwritten.pop_back()
+        {
             let Some(Some(link)) = self.clients.get(id as usize) else { continue };
             let before = link.replies(service, id);
             self.write_client(service, id);
             let link = self.clients.get(id as usize).and_then(Option::as_ref);
-            let gone = before.saturating_sub(link.map_or(0, |link| link.replies(service, id)));
-            left += gone;
-            in_vain = if gone > 0 { 0 } else { in_vain + 1 };
+            free += before.saturating_sub(link.map_or(0, |link| link.replies(service, id)));
         }
-        left
+        free
     }
 
     /// Clients with replies that wait for them, with bytes of these: last those that do not read,
@@ -244,6 +249,7 @@ impl Driver {
     /// After each pass: who waits for memory is read on where there is some, and where nothing has
     /// got on for a second the largest that stand still are disconnected.
     pub(crate) fn look_after_memory<S: Service>(&mut self, service: &mut S, outbound: &mut impl Outbound<S>) {
+        self.memory.grew(service.take_growth());
         if self.memory.is_due() || !self.memory.waiting.is_empty() && self.memory.has_changed() {
             self.count_memory_now(service, outbound);
         }
@@ -349,10 +355,12 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
 
     use krarup_broker::Broker;
+    use krarup_cache::Cache;
     use krarup_net::Moved;
+    use krarup_net::mio::Events;
 
     use super::super::clients::{ClientLimits, DriverSettings};
     use super::super::readiness::ServerPoll;
@@ -444,6 +452,44 @@ mod tests {
         assert!(driver.clients[0].is_some());
         driver.apply_time_limits(&mut cache, now + request + request);
         assert!(driver.clients[0].is_none());
+    }
+
+    fn serve_all(driver: &mut Driver, cache: &mut Cache) {
+        while driver.has_more_to_do() {
+            driver.serve(cache, &Events::with_capacity(1));
+            driver.flush_clients(cache);
+        }
+    }
+
+    /// A few bytes ask for much, and no server sends it.
+    #[test]
+    fn replies_that_are_not_read_stay_within_the_bound_where_the_service_makes_them() {
+        let memory = 1 << 20;
+        let settings = DriverSettings { memory, ..ClientLimits::default().into() };
+        let (mut driver, mut cache) = (testing::driver(settings), testing::cache());
+        let mut clients = [(); 8].map(|()| testing::connect(&mut driver, &mut cache));
+        let set = format!("set big 0 0 400000\r\n{}\r\n", "v".repeat(400_000));
+        assert_eq!(cache.read(0, set.as_bytes(), Stamp(0), Stamp(0)), set.len());
+        for client in &mut clients {
+            client.write_all(b"get big\r\n").unwrap();
+        }
+        serve_all(&mut driver, &mut cache);
+        let connected = (0..8).filter(|&id| driver.clients[id].is_some());
+        let held: Vec<usize> = connected.map(|id| cache.held(id as ClientId)).collect();
+        assert!((1..8).contains(&held.len()) && held.iter().sum::<usize>() <= memory, "{held:?}");
+        assert!(driver.notices.iter().any(|notice| matches!(notice, DriverNotice::Cut(..))));
+    }
+
+    #[test]
+    fn the_only_answer_goes_on_though_it_is_larger_than_the_bound() {
+        let settings = DriverSettings { memory: 1 << 18, ..ClientLimits::default().into() };
+        let (mut driver, mut cache) = (testing::driver(settings), testing::cache());
+        let mut client = testing::connect(&mut driver, &mut cache);
+        let set = format!("set big 0 0 400000\r\n{}\r\n", "v".repeat(400_000));
+        assert_eq!(cache.read(0, set.as_bytes(), Stamp(0), Stamp(0)), set.len());
+        client.write_all(b"get big\r\n").unwrap();
+        serve_all(&mut driver, &mut cache);
+        assert!(driver.clients[0].is_some() && cache.held(0) > 1 << 18);
     }
 
     #[test]

@@ -136,6 +136,11 @@ pub(crate) trait Outbound<S> {
     /// Gives up the connection whose answer is the longest, if `most` bytes of it have come and it
     /// still has no end; how many bytes its buffer holds less.
     fn shed(&mut self, service: &mut S, most: usize) -> usize;
+    /// Whether replies come from there. A service without such holds for a client no more than a
+    /// bound and one answer: that goes on where it is the only one, however large.
+    fn has_answers(&self) -> bool {
+        true
+    }
 }
 
 /// That of a service that has none.
@@ -153,6 +158,10 @@ impl<S> Outbound<S> for NoUpstreams {
 
     fn shed(&mut self, _: &mut S, _: usize) -> usize {
         0
+    }
+
+    fn has_answers(&self) -> bool {
+        false
     }
 }
 

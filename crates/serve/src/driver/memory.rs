@@ -56,6 +56,8 @@ pub(crate) struct MemoryAccount {
     counted: usize,
     /// What may have been added since.
     since: usize,
+    /// Whether anything has left since.
+    shrank: bool,
     /// Clients that have room reserved, and how much in all.
     holders: usize,
     reserved: usize,
@@ -80,6 +82,7 @@ impl MemoryAccount {
             bound,
             counted: 0,
             since: 0,
+            shrank: false,
             holders: 0,
             reserved: 0,
             waiting: VecDeque::new(),
@@ -108,10 +111,16 @@ impl MemoryAccount {
         self.used().saturating_sub(self.bound)
     }
 
-    /// So many bytes were read, from whatever connection.
+    /// So many bytes were read, from whatever connection, or made into replies by the service.
     #[inline]
     pub(crate) fn grew(&mut self, bytes: usize) {
         self.since += bytes;
+    }
+
+    /// Replies have left, or a client is gone.
+    #[inline]
+    pub(crate) fn shrank(&mut self) {
+        self.shrank = true;
     }
 
     /// Whether it is time to add up what waits.
@@ -122,7 +131,7 @@ impl MemoryAccount {
 
     /// What waits was added up.
     pub(crate) fn counted(&mut self, bytes: usize) {
-        (self.counted, self.since) = (bytes, 0);
+        (self.counted, self.since, self.shrank) = (bytes, 0, false);
     }
 
     /// Whether clients are to be read with care: a usual read, of `read` bytes, could be the
@@ -188,7 +197,7 @@ impl MemoryAccount {
 
     /// Whether anything has come or gone since it was last added up.
     pub(crate) fn has_changed(&self) -> bool {
-        self.since > 0
+        self.since > 0 || self.shrank
     }
 
     /// Whether no client waits, nor has of late.
@@ -311,6 +320,18 @@ mod tests {
         assert_eq!(looks(&mut memory, 1), 1, "a few bytes are none");
         memory.waiting.clear();
         assert_eq!(looks(&mut memory, 9), 0, "no client waits");
+    }
+
+    /// Else those that wait would look as if they stood still.
+    #[test]
+    fn what_has_left_is_a_reason_to_add_up_what_waits_although_nothing_came() {
+        let mut memory = MemoryAccount::new(8 * MIB);
+        memory.counted(8 * MIB);
+        assert!(!memory.has_changed());
+        memory.shrank();
+        assert!(memory.has_changed());
+        memory.counted(MIB);
+        assert!(!memory.has_changed());
     }
 
     #[test]

@@ -81,12 +81,12 @@ impl Driver {
                 other => self.read_nothing(service, id, &other),
             }
             if self.taken_in >= PASS_ON || READ - end < LEAST_ROOM {
-                self.process_reads(service);
+                self.process_reads(service, outbound);
                 end = 0;
             }
             self.pass_on(service, outbound);
         }
-        self.process_reads(service);
+        self.process_reads(service, outbound);
         let mut apart = std::mem::take(&mut self.apart);
         self.taken_apart = 0;
         self.slice.begin();
@@ -117,7 +117,7 @@ impl Driver {
     }
 
     /// Offers the service what has been read, all of it before the common memory is used again.
-    fn process_reads(&mut self, service: &mut impl Service) {
+    fn process_reads<S: Service>(&mut self, service: &mut S, outbound: &mut impl Outbound<S>) {
         if self.reads.is_empty() {
             return;
         }
@@ -125,6 +125,8 @@ impl Driver {
         let mut came = std::mem::take(&mut self.reads);
         for Read { id, at, received } in &came {
             self.take_in(service, *id, at.clone(), *received, now);
+            // A few bytes may ask for much.
+            self.count_memory(service, outbound);
         }
         for Read { id, .. } in came.drain(..) {
             match self.clients.get(id as usize) {
@@ -192,6 +194,8 @@ impl Driver {
             let length = room.len();
             let moved = link.conn.read(room);
             if !complete {
+                // A handshake takes long, and brings nothing to read.
+                self.slice.passes(self.clock.now());
                 self.complete_login(id);
             }
             let Some(Some(link)) = self.clients.get_mut(id as usize) else { return };
@@ -345,6 +349,16 @@ mod tests {
         let mut heard = [0; 256];
         let count = client.read(&mut heard).unwrap();
         assert_eq!(String::from_utf8_lossy(&heard[..count]), "STORED\r\n");
+    }
+
+    #[test]
+    fn a_handshake_is_part_of_the_slice_though_it_brings_nothing_to_read() {
+        let settings = DriverSettings { tls: Some(testing::acceptor()), ..ClientLimits::default().into() };
+        let (mut driver, mut cache) = (testing::driver(settings), testing::cache());
+        let _client = testing::connect_encrypted(&mut driver, &mut cache, 0);
+        // The last of it was all that was read in this slice.
+        let later = driver.clock.now() + Nanos::from_secs(1);
+        assert!(driver.slice.passes(later), "it has begun");
     }
 
     #[test]

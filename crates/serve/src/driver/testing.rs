@@ -66,13 +66,18 @@ pub(super) fn acceptor() -> Acceptor {
     Acceptor::new(&identity, None).unwrap()
 }
 
+/// For those that connect to one of these.
+pub(super) fn connector() -> Connector {
+    Connector::new(&certificate("authority.pem"), None).unwrap()
+}
+
 /// One of these that has just connected, and has been greeted; little fits into its socket.
 pub(super) fn connect_encrypted(driver: &mut Driver, service: &mut impl Service, id: ClientId) -> Conn {
     let (stream, client) = UnixStream::pair().unwrap();
     let socket = stream.as_fd().try_clone_to_owned().unwrap();
     driver.admit(service, Stream::Unix(stream), 0);
     let mut client = Conn::accepted(Stream::Unix(client), driver.registry(), Token(0)).unwrap();
-    client.encrypt_to(&Connector::new(&certificate("authority.pem"), None).unwrap(), "localhost").unwrap();
+    client.encrypt_to(&connector(), "localhost").unwrap();
     client.flush().unwrap();
     while !(client.is_greeted() && driver.clients[id as usize].as_ref().unwrap().conn.is_greeted()) {
         read(driver, service, id);

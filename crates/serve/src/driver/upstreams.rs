@@ -401,10 +401,7 @@ impl ServerConnections {
                     self.write_server(service, slice, server);
                 }
                 Ok(false) => return,
-                Err(error) => {
-                    self.lose(service, server, &plain(&error), ConnectionLoss::Broken);
-                    return;
-                }
+                Err(error) => return self.lose(service, server, &plain(&error), ConnectionLoss::Broken),
             }
         }
         if !service.server_output(server).is_empty() {
@@ -416,8 +413,13 @@ impl ServerConnections {
             let Some(conn) = &mut link.conn else { return };
             let room = link.inbox.room(SERVER_READ);
             let length = room.len();
+            let greeted = conn.is_greeted();
             let moved = conn.read(room);
             let end_near = end_near || conn.has_ended();
+            if !greeted {
+                // A handshake takes long, and brings nothing to read.
+                slice.passes(self.clock.now());
+            }
             match moved {
                 Moved::Some(count) => {
                     self.read += count;
@@ -431,12 +433,8 @@ impl ServerConnections {
                         let used = service.server_read(server, link.inbox.unread(), now);
                         used.map(|used| link.inbox.consume(used))
                     };
-                    match used {
-                        Ok(()) => {}
-                        Err(why) => {
-                            self.distrust(service, server, &why);
-                            return;
-                        }
+                    if let Err(why) = used {
+                        return self.distrust(service, server, &why);
                     }
                     if service.server_is_up(server) {
                         let link = &mut self.links[server];
@@ -599,7 +597,11 @@ pub(crate) fn plain(error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use krarup_net::mio::Poll;
+    use std::fs;
+    use std::os::unix::net::UnixListener;
+
+    use krarup_net::Stream;
+    use krarup_net::mio::{Poll, net};
 
     use super::super::testing;
     use super::*;
@@ -620,6 +622,34 @@ mod tests {
             links.open(LANES, 0, Stamp(0));
             assert_eq!(links[LANES].at, at);
         }
+    }
+
+    #[test]
+    fn a_handshake_with_a_server_is_part_of_the_slice() {
+        let file = std::env::temp_dir().join(format!("krarup-handshake-{}", std::process::id()));
+        let listener = UnixListener::bind(&file).unwrap();
+        let mut core = testing::proxy();
+        let tls = Some((testing::connector(), Some("localhost".to_owned())));
+        let settings = ConnectSettings { connect_timeout: Nanos::ZERO, keep_alive: Nanos::ZERO, tls };
+        let registry = Poll::new().unwrap().registry().try_clone().unwrap();
+        let link = ServerConnection::to(Address::of_file(&file), Vec::new(), Stamp(0));
+        let poll = ServerPoll::new().unwrap();
+        let mut servers = ServerConnections::new(settings, vec![link], Clock::start(), registry, poll);
+        servers.connect(&mut core, 0, Stamp(0));
+        let (stream, _) = listener.accept().unwrap();
+        fs::remove_file(&file).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let stream = Stream::Unix(net::UnixStream::from_std(stream));
+        let mut server = Conn::accepted(stream, &servers.registry, Token(0)).unwrap();
+        server.encrypt_accepted(&testing::acceptor()).unwrap();
+        servers.links[0].conn.as_mut().unwrap().flush().unwrap();
+        servers.read_server(&mut core, &mut Slice::default(), 0, false);
+        assert!(matches!(server.read(&mut [0; 8]), Moved::None), "it has been greeted, and greets");
+        let mut slice = Slice::default();
+        servers.read_server(&mut core, &mut slice, 0, false);
+        assert!(servers.links[0].conn.as_ref().unwrap().is_greeted());
+        let later = servers.clock.now() + Nanos::from_secs(1);
+        assert!(slice.passes(later), "it has begun");
     }
 
     #[test]

@@ -25,14 +25,7 @@ impl Driver {
             service.take_dirty(&mut clients);
             let nothing = !wrote && clients.is_empty();
             for id in clients.drain(..) {
-                if service.heeds_end(id)
-                    && !service.paused(id)
-                    && let Some(Some(link)) = self.clients.get(id as usize)
-                    && link.readable
-                {
-                    // What it sent while it waited is read now.
-                    self.queue_read(id);
-                }
+                self.read_on(service, id);
                 let length = service.output(id).len();
                 if length < TOGETHER && service.expects_more(id) {
                     self.partly.push(id);
@@ -59,6 +52,28 @@ impl Driver {
                 break;
             }
         }
+    }
+
+    /// What a client sent while it waited is read now.
+    fn read_on(&mut self, service: &impl Service, id: ClientId) {
+        if service.heeds_end(id)
+            && !service.paused(id)
+            && let Some(Some(link)) = self.clients.get(id as usize)
+            && link.readable
+        {
+            self.queue_read(id);
+        }
+    }
+
+    /// All that something may be written to have their turn with those of long replies.
+    pub(super) fn queue_writes(&mut self, service: &mut impl Service) {
+        let mut clients = std::mem::take(&mut self.some);
+        service.take_dirty(&mut clients);
+        for id in clients.drain(..) {
+            self.read_on(service, id);
+            self.unwritten.push_back(id);
+        }
+        self.some = clients;
     }
 
     /// Long replies leave after the short ones, and never hold these up for long.
@@ -110,6 +125,7 @@ impl Driver {
                 link.writable = count == length && !link.conn.is_waiting();
                 link.bytes.1 += count as u64;
                 link.sent = link.conn.sent();
+                self.memory.shrank();
                 return Some(count);
             }
             Moved::None => link.writable = false,

@@ -11,6 +11,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use krarup_net::resolver::MOST_ADDRESSES;
 use krarup_net::snapshots::lock;
 use krarup_net::{Clock, services};
 use krarup_units::{Address, Mistake, Nanos, Stamp};
@@ -122,8 +123,13 @@ impl Resolved {
     /// Looks up every name of a configuration `as_written`.
     ///
     /// # Errors
-    /// Names the first that has no address.
+    /// Names the first that has no address, or stands for more servers than can be found.
     pub fn of(as_written: &Config, resolve: Resolve<'_>) -> Result<Self, Mistake> {
+        Self::of_at_most(MOST_ADDRESSES, as_written, resolve)
+    }
+
+    /// The same, where `most` addresses of a name may not be all.
+    fn of_at_most(most: usize, as_written: &Config, resolve: Resolve<'_>) -> Result<Self, Mistake> {
         let mut config = as_written.clone();
         let (mut numbers, mut many) = (Numbers::new(), Numbers::new());
         for pool in std::iter::once(&mut config.main).chain(config.pools.values_mut()) {
@@ -149,6 +155,11 @@ impl Resolved {
                         None => servers.push(server),
                     }
                     continue;
+                }
+                if found.len() >= most {
+                    let name = &server.address.host;
+                    let what = format!("`{name}` has {most} addresses or more: the C library tells no more");
+                    return Err(Mistake::new(what, "write srv:_SERVICE._tcp.NAME, which finds all"));
                 }
                 many.insert(server.address.clone(), found.clone());
                 // In one order whatever the name service says first: placement may depend on it.
@@ -671,6 +682,21 @@ mod tests {
         one = numbers(&["10.0.9.7:2"]);
         assert_eq!(again(&many, &one), ([("one:2".parse().unwrap(), one.clone())].into(), other.clone()));
         assert_eq!(again(&many, &one), (Numbers::new(), other));
+    }
+
+    /// Others would be left out each time, and their keys move.
+    #[test]
+    fn a_name_with_more_addresses_than_the_c_library_tells_is_refused_where_all_are_wanted() {
+        let found = numbers(&["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"]);
+        let mut resolve = |_: &Address| Ok(found.clone());
+        let one = config("servers = [\"many:1\"]");
+        assert!(Resolved::of_at_most(3, &one, &mut resolve).is_ok());
+        let all = config("servers = [{ address = \"many:1\", every_address = true }]");
+        let known = Resolved::of_at_most(4, &all, &mut resolve).unwrap();
+        assert_eq!(known.config.addresses().len(), 3);
+        let refused = Resolved::of_at_most(3, &all, &mut resolve).unwrap_err();
+        assert!(refused.what.contains("`many` has 3 addresses or more"), "{refused}");
+        assert!(refused.hint.contains("srv:"), "{refused}");
     }
 
     #[test]

@@ -353,9 +353,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             let server = self.monitor(&address).map_err(|why| self.of_the_replaced(why))?;
             self.admin = Some((address, server));
         }
-        let mut inherited = inherited.into_iter();
-        for (address, pool) in listeners {
-            let listener = match inherited.next() {
+        let inherited = in_place_of(&listeners, inherited);
+        for ((address, pool), inherited) in listeners.into_iter().zip(inherited) {
+            let listener = match inherited {
                 Some(listener) => listener,
                 None => listen_at(&self.config, &address)?,
             };
@@ -397,7 +397,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         let reload = Reload { what: "configuration", reload, alone: Mutex::default() };
         let headroom = self.headroom.clone();
         let redline = self.redline.clone();
-        let reload = Some(reload);
+        let reload = Some(Arc::new(reload));
         let clients = Some(LiveClients::new(self.all_clients.clone()));
         let monitoring = Monitoring { program: "krarup proxy", ask, headroom, clients, redline, reload };
         admin::serve(address, "`admin`", monitoring)
@@ -889,4 +889,45 @@ fn server_settings(config: &Config, credentials: &Credentials) -> ConnectSetting
 
 fn listen_at(config: &Config, address: &Address) -> Result<Listener, Mistake> {
     listen::listen_with(address, listening(&config.edge))
+}
+
+/// The sockets that were given, each in place of one of these: of the one with its address, or else
+/// with its port, or else of the next that has none. Pools stand by name, and sockets as their unit
+/// has them.
+fn in_place_of(listeners: &[(Address, usize)], mut given: Vec<Listener>) -> Vec<Option<Listener>> {
+    let fits: [fn(&Listener, &Address) -> bool; 3] = [
+        |given, address| given.address().is_ok_and(|own| own == *address),
+        |given, address| given.address().is_ok_and(|own| own.port > 0 && own.port == address.port),
+        |_, _| true,
+    ];
+    let mut taken: Vec<Option<Listener>> = listeners.iter().map(|_| None).collect();
+    for fits in fits {
+        for ((address, _), place) in listeners.iter().zip(&mut taken) {
+            let found = given.iter().position(|given| fits(given, address));
+            if let Some(found) = found.filter(|_| place.is_none()) {
+                *place = Some(given.remove(found));
+            }
+        }
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_was_given_is_in_place_of_its_address_or_its_port_and_the_others_in_order() {
+        let free: Address = "127.0.0.1:0".parse().unwrap();
+        let bound = || listen::listen_with(&free, listen::Options::default()).unwrap();
+        let given: Vec<Listener> = (0..4).map(|_| bound()).collect();
+        let own: Vec<Address> = given.iter().map(|listener| listener.address().unwrap()).collect();
+        let everywhere = Address { host: "0.0.0.0".into(), port: own[2].port };
+        let listeners = [free.clone(), everywhere, own[1].clone(), free.clone(), free.clone()];
+        let listeners: Vec<(Address, usize)> = listeners.into_iter().zip(0..).collect();
+        let taken = in_place_of(&listeners, given).into_iter();
+        let taken: Vec<_> = taken.map(|taken| taken.map(|listener| listener.address().unwrap())).collect();
+        let expected = [Some(&own[0]), Some(&own[2]), Some(&own[1]), Some(&own[3]), None];
+        assert_eq!(taken, expected.map(Option::<&Address>::cloned));
+    }
 }

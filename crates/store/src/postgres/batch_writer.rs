@@ -58,7 +58,7 @@ impl BatchWriter {
     /// # Errors
     /// [`StoreError::Deposed`] is the last word; after others it can be tried again.
     pub(crate) fn begin(place: Database, epoch: i64, shard: Shard, writer: u32) -> Result<Self, StoreError> {
-        // Thirty-one bits are enough for as many owners as there will be.
+        // Of thirty-one bits those of the shard and of the writer are its own.
         let owner = epoch * i64::from(shards::MOST) + i64::from(shard.number);
         let lock = (owner * WRITERS + i64::from(writer)) as i32 & i32::MAX;
         Self::with_lock(place, epoch, shard, lock)

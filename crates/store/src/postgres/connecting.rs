@@ -45,6 +45,8 @@ pub(super) struct ServerSession {
     pub(super) connection: SessionConnection,
     /// The server that let us in, with the address at which it did.
     pub(super) server: DatabaseServer,
+    /// What an operator should know where TLS was tried before, and failed.
+    pub(super) unencrypted: Option<String>,
 }
 
 /// What went wrong with each attempt, and where.
@@ -133,7 +135,7 @@ async fn enter(
     server: &DatabaseServer,
     address: Option<IpAddr>,
 ) -> Result<(ServerSession, ServerRole), Failures> {
-    let mut failures = Vec::new();
+    let mut failures: Failures = Vec::new();
     let ways = ways(parameters.encryption, server);
     for (place, &mode) in ways.iter().enumerate() {
         let attempt = enter_once(parameters, server, address, mode);
@@ -145,7 +147,11 @@ async fn enter(
             }
         };
         match outcome {
-            Ok(entered) => return Ok(entered),
+            Ok((session, role)) => {
+                let failed = failures.last().filter(|_| mode == SslMode::Disable);
+                let unencrypted = failed.and_then(|(server, failure)| failure.without_tls(server));
+                return Ok((ServerSession { unencrypted, ..session }, role));
+            }
             Err(failure) => {
                 let other_way = failure.may_differ_with_tls() && place + 1 < ways.len();
                 // Where TLS is not a must, it is no failure that there is none.
@@ -180,7 +186,7 @@ async fn enter_once(
         _ => role(&client, &mut connection).await.map_err(failed)?,
     };
     let server = DatabaseServer { address, ..server.clone() };
-    Ok((ServerSession { client, connection, server }, role))
+    Ok((ServerSession { client, connection, server, unencrypted: None }, role))
 }
 
 fn config(

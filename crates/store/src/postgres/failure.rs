@@ -115,6 +115,20 @@ impl ConnectionFailure {
         matches!(self, Self::NoTls | Self::Handshake(_) | Self::NotAdmitted { .. } | Self::File(_))
     }
 
+    /// What an operator should know where this server is spoken to without TLS because of it;
+    /// none: the server wants it so.
+    pub(super) fn without_tls(&self, server: &str) -> Option<String> {
+        if !matches!(self, Self::Handshake(_) | Self::File(_)) {
+            return None;
+        }
+        let hint = self.hint();
+        let hint = if hint.is_empty() { hint } else { format!(" ({hint})") };
+        Some(format!(
+            "TLS with {server} failed: {}{hint}; sslmode=prefer goes on without it, and what is sent can be read on the way",
+            self.what()
+        ))
+    }
+
     fn what(&self) -> String {
         match self {
             Self::Unresolved(why) => format!("its name stands for no address: {why}"),
@@ -124,6 +138,9 @@ impl ConnectionFailure {
             Self::Socket(why) | Self::Full(why) | Self::NotYet(why) | Self::Other(why) => why.clone(),
             Self::File(mistake) => mistake.what.clone(),
             Self::NoTls => "the server speaks no TLS, and sslmode asks for it".into(),
+            Self::Handshake(HandshakeProblem::OldVersion) => {
+                "the server's certificate is of X.509 version 1, and only version 3 is read".into()
+            }
             Self::Handshake(HandshakeProblem::Untrusted(why)) => {
                 format!("the server's certificate is not trusted: {why}")
             }
@@ -164,6 +181,9 @@ impl ConnectionFailure {
             Self::NoSocket => "host= names the folder of the socket: unix_socket_directories of the server",
             Self::File(mistake) => &mistake.hint,
             Self::NoTls => "switch ssl on in postgresql.conf, or write sslmode=prefer where the network is your own",
+            Self::Handshake(HandshakeProblem::OldVersion) => {
+                "make it anew by openssl x509 -req -extfile FILE, with subjectAltName=DNS:NAME in that file"
+            }
             Self::Handshake(HandshakeProblem::Untrusted(_)) => {
                 "name the certificate of the server's authority with sslrootcert=FILE"
             }
@@ -183,7 +203,7 @@ impl ConnectionFailure {
             Self::NotAdmitted { by_tls: true, .. } => {
                 "is a line of pg_hba.conf for this user, database and address? clientcert= in it asks for sslcert and sslkey"
             }
-            Self::Password { had_one: true, .. } => "is the password right that PGPASSWORD, PGPASSFILE, ~/.pgpass or the address has?",
+            Self::Password { had_one: true, .. } => "is the password right that PGPASSWORD, PGPASSFILE, ~/.pgpass or the address has? --store-file is read at the start alone",
             Self::Password { had_one: false, .. } => {
                 "write it into ~/.pgpass (chmod 600) as HOST:PORT:DATABASE:USER:PASSWORD, or into the file of --store-file"
             }
@@ -243,6 +263,21 @@ pub fn words(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_tls_that_failed_is_a_reason_to_warn_of_going_on_without_it() {
+        let warned = ConnectionFailure::Handshake(HandshakeProblem::OldVersion).without_tls("db:5432");
+        let warned = warned.expect("it can be mended");
+        for says in ["TLS with db:5432 failed", "X.509 version 1", "(make it anew", "sslmode=prefer"] {
+            assert!(warned.contains(says), "{says}: {warned}");
+        }
+        for wanted in [
+            ConnectionFailure::NoTls,
+            ConnectionFailure::NotAdmitted { why: "no entry".into(), by_tls: true },
+        ] {
+            assert_eq!(wanted.without_tls("db:5432"), None);
+        }
+    }
 
     #[test]
     fn a_missing_list_of_revoked_certificates_is_told_with_the_file_to_mend() {

@@ -244,7 +244,8 @@ pub(super) fn end_silent(client: &mut BlockingSession, shard: Shard) -> Result<b
             "SELECT pg_terminate_backend(process) FROM krarup.owner \
              WHERE shard = $1 AND renewed < clock_timestamp() - make_interval(secs => $2) \
                AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1802658162 AND objid = $3::int4::oid \
-                           AND mode = 'ExclusiveLock' AND granted AND pid = process)",
+                           AND mode = 'ExclusiveLock' AND granted AND pid = process \
+                           AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))",
             &[&(shard.number as i32), &LEASE.as_secs_f64(), &lock_of(shard)],
         )?;
     Ok(ended > 0)

@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -271,7 +271,7 @@ impl ConnectionParameters {
 /// The text of a file of passwords; none: there is no such file.
 ///
 /// # Errors
-/// Why it is not looked at: others may read it, as libpq refuses it, or it cannot be read.
+/// Why it is not looked at: others may read it, or it cannot be read.
 fn readable(file: &Path) -> Result<Option<String>, String> {
     let found = match fs::metadata(file) {
         Ok(found) => found,
@@ -281,10 +281,18 @@ fn readable(file: &Path) -> Result<Option<String>, String> {
     if !found.is_file() {
         return Err(format!("{} is no plain file", file.display()));
     }
-    if found.permissions().mode() & 0o077 != 0 {
-        return Err(format!("others may read {}: chmod 600 lets it be used", file.display()));
+    if may_others_read(&found) {
+        let file = file.display();
+        return Err(format!("others may read {file}: chmod 600, or 640 where root owns it, lets it be used"));
     }
     fs::read_to_string(file).map(Some).map_err(|error| format!("{} cannot be read: {error}", file.display()))
+}
+
+/// Whether other users may read a file with a secret; where root owns it a group may. libpq has it
+/// so of keys alone, but pods have Secrets in no other way.
+fn may_others_read(file: &fs::Metadata) -> bool {
+    let too_much = if file.uid() == 0 { 0o037 } else { 0o077 };
+    file.mode() & too_much != 0
 }
 
 /// Adds what the service says that is named, if one is.
@@ -466,6 +474,12 @@ fn tls(
     let identity = file("sslcert", ".postgresql/postgresql.crt")
         .filter(|_| shows)
         .map(|certificate| TlsIdentity { certificate, key: key.unwrap_or_default() });
+    if text("sslcertmode") == Some("require") && identity.is_none() {
+        return Err(Mistake::new(
+            "sslcertmode=require has no certificate that it could show",
+            "name it with sslcert=FILE, and its key with sslkey=FILE",
+        ));
+    }
     let negotiation = one_of(given, "sslnegotiation", NEGOTIATIONS)?;
     let settings = TlsClientSettings {
         check,
@@ -478,12 +492,9 @@ fn tls(
     Ok((encryption, settings))
 }
 
-/// Whether a private key is in a file that no other user may read, unless root owns it and a group
-/// may, as libpq has it.
+/// Whether a private key is in a file that no other user may read.
 fn check_key(key: &Path) -> Result<(), Mistake> {
-    let Ok(found) = fs::metadata(key) else { return Ok(()) };
-    let too_much = if std::os::unix::fs::MetadataExt::uid(&found) == 0 { 0o037 } else { 0o077 };
-    if found.permissions().mode() & too_much == 0 {
+    if !fs::metadata(key).is_ok_and(|found| may_others_read(&found)) {
         return Ok(());
     }
     let what = format!("others may read the private key in {}", key.display());
@@ -510,6 +521,8 @@ fn versions(given: &Keywords) -> Result<TlsVersions, Mistake> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn environment(variables: &[(&str, &str)]) -> ProcessEnvironment {
@@ -616,9 +629,14 @@ mod tests {
         assert_eq!(parameters.password_for(&socket).as_deref(), Some("local"));
         folder.file("pass", "h1:5432:d:u:two\n", 0o600);
         assert_eq!(parameters.password_for(first).as_deref(), Some("two"));
-        folder.file("pass", "h1:5432:d:u:two\n", 0o640);
+        folder.file("pass", "h1:5432:d:u:two\n", 0o644);
         assert_eq!(parameters.password_for(first), None);
         assert!(parameters.passwords_refused().is_some_and(|why| why.contains("chmod 600")));
+        // As a Secret is mounted, which no pod can change: of root, and a group's to read.
+        folder.file("pass", "h1:5432:d:u:two\n", 0o440);
+        let is_of_root = fs::metadata(&file).unwrap().uid() == 0;
+        assert_eq!(parameters.password_for(first).is_some(), is_of_root);
+        assert_eq!(parameters.passwords_refused().is_none(), is_of_root);
     }
 
     #[test]
@@ -652,6 +670,7 @@ mod tests {
             "host=h sslmode=verify-full",
             "host=h sslmode=always",
             "host=h sslnegotiation=direct",
+            "host=h sslcertmode=require",
             "host=h ssl_max_protocol_version=TLSv1.1",
             "host=h gssencmode=require",
             "host=h target_session_attrs=standby",
@@ -660,6 +679,7 @@ mod tests {
             let mistake = read(wrong, &[]).err().unwrap_or_else(|| panic!("{wrong} is taken"));
             assert!(!mistake.hint.is_empty(), "{wrong}: {mistake}");
         }
+        assert!(check("host=h sslcertmode=require sslcert=/c.pem sslkey=/c.key").is_ok());
     }
 
     #[test]

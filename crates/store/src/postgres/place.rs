@@ -44,6 +44,10 @@ const MIGRATIONS: [&str; 16] = [
     include_str!("migrations/0016.sql"),
 ];
 
+/// To rename a schema changes no text of its functions.
+const IS_RENAMED: &str = "SELECT EXISTS (SELECT FROM pg_proc WHERE oid = to_regprocedure('krarup.still_owner(bigint, integer, integer)') \
+                          AND strpos(prosrc, ' krarup.owner ') = 0)";
+
 /// The two numbers of our advisory locks: ours, and what is locked.
 const MIGRATING: &str = "SELECT pg_advisory_xact_lock(1802658162, 1)";
 pub(super) const OWN: &str = "SELECT pg_try_advisory_lock(1802658162, 2)";
@@ -73,6 +77,9 @@ pub enum StoreError {
         /// The last that this program knows.
         known: i32,
     },
+    /// The schema had another name when its functions were made, and they have that one.
+    #[error("the schema `{0}` was renamed, and its functions work on tables of the name that it had")]
+    Renamed(QueueSchema),
     /// Another broker has become the owner.
     #[error("another broker has taken the queues over")]
     Deposed,
@@ -93,6 +100,7 @@ impl StoreError {
                 "connect to PostgreSQL itself, or set pool_mode = session for this database in pgbouncer"
             }
             Self::Later { .. } => "start that version, or restore the backup that was made before it ran",
+            Self::Renamed(_) => "give it its name back: ALTER SCHEMA … RENAME TO …",
             Self::Deposed => "start all brokers of this database in the same mode, with the same --shards",
         }
     }
@@ -157,9 +165,11 @@ impl Database {
         if self.is_pooled()? {
             return Err(StoreError::Pooled);
         }
-        let mut client = self.connect()?;
+        let (mut client, unencrypted) = self.begin()?;
         migrate(&mut client)?;
-        Ok(Replication::of(&mut client)?.warnings())
+        let mut warnings = Replication::of(&mut client)?.warnings();
+        warnings.extend(unencrypted);
+        Ok(warnings)
     }
 
     /// Whether a connection does not keep its session: a pooler gives another one to each
@@ -170,7 +180,7 @@ impl Database {
         // Nothing is prepared: a statement would be prepared in one session and executed in
         // another.
         let process = |client: &mut BlockingSession| client.simple_text("SELECT pg_backend_pid()");
-        let (mut first, server) = self.open(&self.parameters)?;
+        let (mut first, server, _) = self.open(&self.parameters)?;
         let its = process(&mut first)?;
         // The same server, which is asked nothing before that counts.
         let there = ConnectionParameters {
@@ -180,7 +190,7 @@ impl Database {
         };
         // Where the pooler has other clients, one of them may come in between.
         for _ in 0..LOOKS_FOR_A_POOLER {
-            let (mut second, _) = self.open(&there)?;
+            let (mut second, ..) = self.open(&there)?;
             second.batch_execute("BEGIN")?;
             let others = process(&mut second)?;
             // The second holds a session until here; a pooler that has no more of them would let
@@ -206,24 +216,31 @@ impl Database {
         Ok(client)
     }
 
+    /// A session, the server that it is with, and what to know where it is not encrypted and was to
+    /// be.
     fn open(
         &self,
         parameters: &ConnectionParameters,
-    ) -> Result<(BlockingSession, DatabaseServer), StoreError> {
+    ) -> Result<(BlockingSession, DatabaseServer, Option<String>), StoreError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime
             .map_err(|error| StoreError::Database(format!("no runtime can be had: {error}").into()))?;
         let session = runtime.block_on(connecting::connect(parameters)).map_err(StoreError::Database)?;
-        let ServerSession { client, connection, server } = session;
+        let ServerSession { client, connection, server, unencrypted } = session;
         let client = SchemaClient::new(client, self.schema.clone());
-        Ok((BlockingSession::new(runtime, client, connection), server))
+        Ok((BlockingSession::new(runtime, client, connection), server, unencrypted))
     }
 
     /// A session whose calls wait for their answers.
     pub(super) fn connect(&self) -> Result<BlockingSession, StoreError> {
-        let (mut client, _) = self.open(&self.parameters)?;
+        Ok(self.begin()?.0)
+    }
+
+    /// The same, and what to know where it is not encrypted and was to be.
+    fn begin(&self) -> Result<(BlockingSession, Option<String>), StoreError> {
+        let (mut client, _, unencrypted) = self.open(&self.parameters)?;
         client.batch_execute(BEGIN_SESSION)?;
-        Ok(client)
+        Ok((client, unencrypted))
     }
 
     /// Whether a session that begins now may write.
@@ -311,6 +328,9 @@ pub(super) fn migrate(client: &mut BlockingSession) -> Result<(), StoreError> {
     let known = MIGRATIONS.len() as i32;
     if done > known {
         return Err(StoreError::Later { found: done, known });
+    }
+    if transaction.query_one(IS_RENAMED, &[])?.get(0) {
+        return Err(StoreError::Renamed(transaction.schema().clone()));
     }
     for (version, script) in (1..).zip(MIGRATIONS).skip(done as usize) {
         transaction.batch_execute(script)?;

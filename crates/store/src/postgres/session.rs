@@ -9,11 +9,11 @@
 //! ```
 //!
 //! The statement also writes one row that names the transaction. Where the connection breaks, the
-//! next one looks whether that row is there: then everything has happened, otherwise nothing. The
-//! answers to puts, deletes and leases are in that row, or follow from it; others, whose messages
-//! are gone when they are told, are heard before their commit.
+//! next one ends the session that it had, and looks whether that row is there: then everything has
+//! happened, otherwise nothing. The answers to puts, deletes and leases are in that row, or follow
+//! from it; others, whose messages are gone when they are told, are heard before their commit.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ use tokio::time::Instant;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 
-use super::SETTINGS;
 use super::failure::words;
 use super::low_water::{LowWaterMarks, TubeParts};
 use super::place::{Database, MARK, StoreError, is_fatal, only_reads};
 use super::rows::at_most;
 use super::schema::SchemaClient;
+use super::{IDS_AHEAD, SETTINGS};
 use krarup_broker::database::{
     Backlog, DatabaseReply, DatabaseRequest, Lookup, MessageSelector, QueuedRequest, RareRequest, ResultCode,
     ResultRow, StateChange, StatementKind, TubeBacklog, TubeFacts,
@@ -81,13 +81,18 @@ const ENTRIES: &str = "SELECT tube, krarup.entries_to_first(tube) FROM unnest($1
 const SHARE: &str = "SELECT pg_try_advisory_lock_shared(1802658162, 2), pg_advisory_lock_shared(1802658164, $1), (SELECT shards = 0 FROM krarup.layout), \
                             pg_backend_pid(), (SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE pid = pg_backend_pid())";
 /// Ends a session of ours that broke, if it is still there; whether it is, or nothing can be known
-/// here: a replica hears of commits late.
-const STILL_THERE: &str = "SELECT pg_is_in_recovery() OR EXISTS (SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                           WHERE pid = $1 AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2)";
+/// here: a replica hears of commits late. One that a pooler has given on is over: it is this one,
+/// or has no longer a broker's lock. What EXISTS selects is not called, what is counted is.
+const STILL_THERE: &str = "SELECT pg_is_in_recovery() OR (SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity AS its \
+                           WHERE pid = $1 AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2 AND pid <> pg_backend_pid() \
+                             AND EXISTS (SELECT FROM pg_locks AS held WHERE held.pid = its.pid AND locktype = 'advisory' \
+                                         AND classid = 1802658164 AND granted))";
 /// Writes the row of a transaction; whether it was not there.
 const MINE: &str = "WITH mine AS (INSERT INTO krarup.outcome VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING serial) \
                     SELECT EXISTS (SELECT FROM mine)";
 const WRITTEN: &str = "SELECT EXISTS (SELECT FROM krarup.outcome WHERE broker = $1 AND serial = $2)";
+/// A server that becomes the primary begins another: so far it has what the one before has sent.
+const TIMELINE: &str = "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)";
 
 /// The statements of this session count the messages that they change. Those that call a function
 /// which changes some have the table's triggers count them, and say so for their transaction. Not
@@ -163,6 +168,9 @@ pub(crate) struct DatabaseSession {
     oldest: Statement,
     /// Those of all sessions.
     marks: Rc<RefCell<LowWaterMarks>>,
+    /// That of all sessions, and whether this one has compared its own.
+    timeline: Rc<RefCell<Option<String>>>,
+    follows_timeline: Cell<bool>,
     finish: Statement,
     finish_one: Statement,
     r#move: Statement,
@@ -181,6 +189,7 @@ impl DatabaseSession {
         place: &Database,
         number: i64,
         marks: Rc<RefCell<LowWaterMarks>>,
+        timeline: Rc<RefCell<Option<String>>>,
     ) -> Result<Self, StoreError> {
         let client = place.connect_here().await?;
         client.batch_execute(SETTINGS).await?;
@@ -203,6 +212,8 @@ impl DatabaseSession {
             fullest: client.prepare(FULLEST).await?,
             oldest: client.prepare(OLDEST).await?,
             marks,
+            timeline,
+            follows_timeline: Cell::new(false),
             finish: client.prepare(FINISH).await?,
             finish_one: client.prepare(FINISH_ONE).await?,
             r#move: client.prepare(MOVE).await?,
@@ -239,26 +250,56 @@ impl DatabaseSession {
         marker: CommitMarker,
         its: Known,
     ) -> Result<Option<bool>, Trouble> {
-        // A session that broke may still be at its commit: it holds the lock of its row until it
-        // ends, one way or the other.
-        let statement = format!("{MINE}, {MARK}");
-        let came = match self.client.query_one(&statement, &[&marker.broker, &marker.serial]).await {
-            Ok(written) => Ok(Some(!written.get::<_, bool>(0))),
-            // Where nothing can be written, that session must be over before its row is looked for.
-            Err(error) if !self.is_over(&error) => self.was_committed_before(marker, its).await,
-            Err(error) => Err(error),
-        };
-        came.map_err(|error| self.trouble(&error))
+        self.outcome(marker, its).await.map_err(|error| self.trouble(&error))
     }
 
-    async fn was_committed_before(&self, marker: CommitMarker, its: Known) -> Result<Option<bool>, Error> {
+    async fn outcome(&self, marker: CommitMarker, its: Known) -> Result<Option<bool>, Error> {
+        // A session that broke may not have come to its row yet, and goes on: one that is written
+        // here would be cleared away before it is met.
         let there = self.client.query_one(STILL_THERE, &[&its.process, &its.begun]).await?;
         if there.get(0) {
             return Ok(None);
         }
-        let statement = format!("{WRITTEN}, {MARK}");
-        let written = self.client.query_one(&statement, &[&marker.broker, &marker.serial]).await?;
-        Ok(Some(written.get(0)))
+        let columns: &Columns<'_> = &[&marker.broker, &marker.serial];
+        // One that this user may not see may be at its commit: this row waits for that.
+        let statement = format!("{MINE}, {MARK}");
+        match self.client.query_one(&statement, columns).await {
+            Ok(written) => Ok(Some(!written.get::<_, bool>(0))),
+            // Where nothing can be written the row is looked for.
+            Err(error) if !self.is_over(&error) => {
+                let statement = format!("{WRITTEN}, {MARK}");
+                Ok(Some(self.client.query_one(&statement, columns).await?.get(0)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A server that becomes the primary may not have heard of the last ids that were given. Where
+    /// a session finds another timeline than those before it, the ids go on far above before it
+    /// writes: one that a client still knows is given to no other message.
+    async fn follow_timeline(&self) -> Result<(), Error> {
+        if self.follows_timeline.get() {
+            return Ok(());
+        }
+        match self.client.query_one(TIMELINE, &[]).await {
+            Ok(row) => {
+                let (timeline, before): (String, _) = (row.get(0), self.timeline.borrow().clone());
+                if before.is_some_and(|before| before != timeline) {
+                    // One after the other: else one might set what another has set and given.
+                    let statements = format!(
+                        "SELECT pg_advisory_xact_lock(1802658162, 6); \
+                         SELECT setval('krarup.message_id', (SELECT last_value + {IDS_AHEAD} FROM krarup.message_id))"
+                    );
+                    self.client.batch_execute(&statements).await?;
+                }
+                self.timeline.replace(Some(timeline));
+            }
+            Err(error) if self.is_over(&error) => return Err(error),
+            // Not every database tells it.
+            Err(_) => {}
+        }
+        self.follows_timeline.set(true);
+        Ok(())
     }
 
     /// The answers of a transaction that was committed, by its row.
@@ -298,6 +339,9 @@ impl DatabaseSession {
         clearing: Clearing,
     ) -> Result<Vec<DatabaseReply>, Trouble> {
         let read = |result: Result<Vec<DatabaseReply>, Error>| result.map_err(|error| self.trouble(&error));
+        if asked[0].query.writes() {
+            self.follow_timeline().await.map_err(|error| self.trouble(&error))?;
+        }
         match asked[0].query.kind() {
             StatementKind::Look => read(self.look(asked).await),
             StatementKind::List => read(self.list(asked).await),
@@ -788,13 +832,13 @@ impl DatabaseSession {
                      ON CONFLICT (name) DO UPDATE SET created = true WHERE NOT tube.created";
                 yes(client.execute(statement, &[&&**tube]).await?)
             }
-            RareRequest::DeleteTube(tube) | RareRequest::EmptyTube(tube) => {
+            RareRequest::DeleteTube { tube, known } | RareRequest::EmptyTube { tube, known } => {
                 // Before the tube goes: its messages go as it was told to let them go.
                 let emptied = client.execute(EMPTY, &[&&**tube]).await?;
-                let whole = matches!(once, RareRequest::DeleteTube(_));
+                let whole = matches!(once, RareRequest::DeleteTube { .. });
                 let verb = if whole { "DELETE" } else { "SELECT" };
                 let statement = format!("{verb} FROM krarup.tube WHERE name = $1");
-                yes(emptied + client.execute(&statement, &[&&**tube]).await?)
+                yes(u64::from(*known) + emptied + client.execute(&statement, &[&&**tube]).await?)
             }
             RareRequest::Keep { tube, expires, keeps } => {
                 let number = |seconds: &Option<u32>| seconds.map(at_most);

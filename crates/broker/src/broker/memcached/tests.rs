@@ -5,8 +5,11 @@ use krarup_service::Service;
 use krarup_units::Nanos;
 use proptest::prelude::*;
 
-use super::super::tests::{NOW, broker, commit, database_answers, errors, hear, say, sharing};
+use super::super::tests::{
+    NOW, broker, commit, database_answers, errors, hear, say, sharing, sharing_statements,
+};
 use super::*;
+use crate::broker::MOST_UNSENT;
 use crate::database::ResultCode;
 
 #[test]
@@ -35,6 +38,20 @@ fn messages_are_put_and_taken_by_the_name_of_their_queue() {
     for (said, expected) in lines {
         assert_eq!(say(&mut broker, id, said), expected, "after {said:?}");
     }
+}
+
+#[test]
+fn a_get_of_many_keys_ends_where_its_answer_is_long_and_leaves_the_other_messages() {
+    let mut broker = broker(false);
+    let id = broker.opened_memcached();
+    let body = "v".repeat(1_000);
+    say(&mut broker, id, &format!("set q 0 0 1000\r\n{body}\r\n").repeat(300));
+    for (key, most) in [(" q/peek", 1_000), (" q", 300)] {
+        let values = say(&mut broker, id, &format!("get{}\r\n", key.repeat(most)));
+        assert!((MOST_UNSENT..MOST_UNSENT + 2_000).contains(&values.len()));
+        assert!(values.ends_with("\r\nEND\r\n"));
+    }
+    assert_eq!(say(&mut broker, id, "get q\r\n"), format!("VALUE q 0 1000\r\n{body}\r\nEND\r\n"));
 }
 
 #[test]
@@ -80,6 +97,44 @@ fn a_close_after_the_time_to_run_asks_nothing_of_a_database_that_decides() {
     broker.read(id, b"get q/close\r\n", late, late);
     assert_eq!(broker.output(id).unsent(), RAN_OUT);
     assert!(broker.take_queries().is_empty());
+}
+
+/// Else the database could look for the next message before that one is back.
+#[test]
+fn what_is_open_is_over_before_a_database_that_decides_is_asked_for_the_next() {
+    let mut broker = sharing();
+    let id = broker.opened_memcached();
+    broker.read(id, b"get q/open\r\n", NOW, NOW);
+    database_answers(&mut broker, ResultCode::Done);
+    assert_eq!(hear(&mut broker, id), "VALUE q/open 0 1\r\nx\r\nEND\r\n");
+    for key in ["q/abort/open", "q/close/open"] {
+        let said = format!("get {key}\r\n");
+        assert_eq!(broker.read(id, said.as_bytes(), NOW, NOW), 0);
+        assert!(broker.paused(id));
+        database_answers(&mut broker, ResultCode::Done);
+        assert_eq!(broker.next_runnable(), Some(id));
+        assert_eq!(broker.read(id, said.as_bytes(), NOW, NOW), said.len());
+        database_answers(&mut broker, ResultCode::Done);
+        assert_eq!(hear(&mut broker, id), format!("VALUE {key} 0 1\r\nx\r\nEND\r\n"));
+    }
+    let counted = |verb| broker.counts().get(verb);
+    assert_eq!([Verb::Release, Verb::Delete, Verb::ReserveWithTimeout].map(counted), [1, 1, 3]);
+}
+
+/// It goes into another statement, which may be sent before that of the message before it.
+#[test]
+fn a_message_with_a_key_waits_for_those_before_it() {
+    let mut broker = sharing_statements(true);
+    let id = broker.opened_memcached();
+    let (plain, unique) = ("set q 0 0 1\r\na\r\n", "set q/unique=k 0 0 1\r\nb\r\n");
+    let said = [plain, plain, unique, unique, plain].concat();
+    let mut used = 0;
+    for together in [2 * plain.len(), 2 * unique.len(), plain.len()] {
+        assert_eq!(broker.read(id, &said.as_bytes()[used..], NOW, NOW), together);
+        used += together;
+        database_answers(&mut broker, ResultCode::Done);
+    }
+    assert_eq!(hear(&mut broker, id), "STORED\r\n".repeat(5));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! A PostgreSQL for one test, that can be made to crash.
 
-use std::net::{Shutdown, TcpListener};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::{fs, io, thread};
 
 use crate::durable::{program_of, said};
@@ -38,6 +39,23 @@ pub(crate) fn certificate(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(name)
 }
 
+/// A port of this machine behind which a cluster is.
+pub(crate) struct PortForward {
+    pub(crate) port: u16,
+    /// Both ends of each.
+    connections: Arc<Mutex<Vec<(TcpStream, UnixStream)>>>,
+}
+
+impl PortForward {
+    /// All connections end. A session that is at work notices it when it answers.
+    pub(crate) fn cut(&self) {
+        for (client, server) in self.connections.lock().unwrap().drain(..) {
+            // It may have ended by itself.
+            let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
+        }
+    }
+}
+
 pub(crate) struct Cluster {
     programs: PathBuf,
     folder: PathBuf,
@@ -60,7 +78,7 @@ impl Cluster {
         let cluster = Self::in_folder(name, Some(Port::new()))?;
         cluster.make();
         let data = PathBuf::from(cluster.data());
-        for name in ["proxy.pem", "proxy.key", "authority.pem"] {
+        for name in ["proxy.pem", "proxy.key", "authority.pem", "version-1.pem"] {
             cluster.give(&data.join(name), &fs::read(certificate(name)).unwrap());
         }
         cluster.give(&data.join("pg_hba.conf"), format!("local all all trust\n{admits}").as_bytes());
@@ -144,21 +162,31 @@ impl Cluster {
         &self.folder
     }
 
-    /// A port of this machine behind which it is, for one client.
-    pub(crate) fn over_tcp(&self) -> u16 {
+    /// A port of this machine behind which it is.
+    pub(crate) fn over_tcp(&self) -> PortForward {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let socket = self.folder.join(".s.PGSQL.5432");
-        thread::spawn(move || -> io::Result<u64> {
-            let (mut client, _) = listener.accept()?;
-            let mut server = UnixStream::connect(socket)?;
-            let (mut from_server, mut to_client) = (server.try_clone()?, client.try_clone()?);
-            thread::spawn(move || io::copy(&mut from_server, &mut to_client));
-            let sent = io::copy(&mut client, &mut server)?;
-            server.shutdown(Shutdown::Write)?;
-            Ok(sent)
+        let connections: Arc<Mutex<Vec<_>>> = Arc::default();
+        let all = Arc::clone(&connections);
+        thread::spawn(move || -> io::Result<()> {
+            loop {
+                let (client, _) = listener.accept()?;
+                let server = UnixStream::connect(&socket)?;
+                let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
+                let (mut from_server, mut to_client) = (server.try_clone()?, client.try_clone()?);
+                all.lock().unwrap().push((client, server));
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from_client, &mut to_server);
+                    to_server.shutdown(Shutdown::Write)
+                });
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from_server, &mut to_client);
+                    to_client.shutdown(Shutdown::Write)
+                });
+            }
         });
-        port
+        PortForward { port, connections }
     }
 
     /// The port in the name of its socket, and that at which it listens if it does.

@@ -317,6 +317,23 @@ pub(crate) fn a_database_of_a_later_version_is_refused(cluster: &Cluster) {
     }
 }
 
+/// Its functions would work on the tables of the schema that has the name now.
+pub(crate) fn a_schema_that_was_renamed_is_refused(cluster: &Cluster) {
+    let store = cluster.database("renamed");
+    assert!(broker(&store, "owned").stop().success);
+    cluster.sql("renamed", "ALTER SCHEMA krarup RENAME TO old");
+    for mode in MODES {
+        let flags =
+            ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--mode", mode, "--schema", "old"];
+        let ended = Program::begin(&flags).ended();
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.errors.contains("the schema `old` was renamed"), "{ended:?}");
+        assert!(ended.errors.contains("hint: give it its name back"), "{ended:?}");
+    }
+    cluster.sql("renamed", "ALTER SCHEMA old RENAME TO krarup");
+    assert!(broker(&store, "owned").stop().success);
+}
+
 /// As the schema was at first, and after each of its changes, with messages in it.
 pub(crate) fn databases_of_earlier_versions_are_taken_along(cluster: &Cluster) {
     let changes = [

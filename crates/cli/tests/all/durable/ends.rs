@@ -22,6 +22,31 @@ pub(crate) fn what_waited_too_long_is_gone_after_a_restart(cluster: &Cluster, mo
     assert!(second.stop().success);
 }
 
+/// A backup has messages whose time is over when a broker begins on it.
+pub(crate) fn what_is_restored_late_is_there_after_the_guides_statements(cluster: &Cluster, mode: &str) {
+    let name = format!("restored_late_{mode}");
+    let store = cluster.database(&name);
+    let first = broker(&store, mode);
+    let said = format!("expire-tube default 60\r\n{}", "put 1 0 60 1\r\nx\r\n".repeat(3));
+    say(&mut first.connect(), &said, "EXPIRING\r\nINSERTED 1\r\nINSERTED 2\r\nINSERTED 3\r\n");
+    assert!(first.stop().success);
+    let over = "UPDATE krarup.message SET created = created - interval '1 hour'; \
+                UPDATE krarup.message SET expires = now() - interval '1 hour' WHERE id = 2; \
+                INSERT INTO krarup.archive VALUES (9, 'old', 0, now(), NULL, NULL, '', now(), now())";
+    cluster.sql(&name, over);
+    let guide = include_str!("../../../../../docs/guide/broker-production.md");
+    for rest in guide.split("-c \"").filter(|rest| rest.starts_with("UPDATE krarup.")) {
+        cluster.sql(&name, rest.split('"').next().unwrap());
+    }
+    // When this one is gone, all have been looked at.
+    cluster.sql(&name, "UPDATE krarup.message SET expires = now() - interval '1 hour' WHERE id = 3");
+    let second = broker(&store, mode);
+    let mut peer = second.connect();
+    until("one is gone", || told(&mut peer, "stats\r\n", ["current-jobs-ready", "total-expired"]) == [2, 1]);
+    assert_eq!(cluster.sql(&name, "SELECT count(*) FROM krarup.archive"), "1", "{mode}");
+    assert!(second.stop().success);
+}
+
 /// Also keys that no client puts again.
 pub(crate) fn keys_are_forgotten_while_brokers_run(cluster: &Cluster, mode: &str) {
     let name = format!("keys_{mode}");

@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::durable::cluster::Cluster;
 use crate::durable::patroni::PatroniCluster;
 use crate::durable::storm::Storm;
-use crate::durable::{MODES, say};
+use crate::durable::{MODES, broker, put_many, say};
 use crate::support::process::{Program, skipped};
 use crate::support::{fresh, until};
 
@@ -126,6 +126,47 @@ fn an_answered_message_is_lost_when_a_standby_that_is_behind_takes_over() {
     broker.says_text("the database is there again");
     assert_eq!(pair.primary.sql("queues", "SELECT string_agg(id::text, ',') FROM krarup.message"), "1");
     broker.kill();
+}
+
+/// What a worker does with a message that was lost is done to no other.
+#[test]
+fn an_id_that_a_fail_over_has_lost_is_given_to_no_other_message() {
+    let Some(primary) = Cluster::start("ids-0") else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let standby = primary.standby("ids-1");
+    let mut pair = Pair { name: "ids".into(), primary, standby, made: 2 };
+    let count = "SELECT count(*) FROM krarup.message";
+    let mut running = Vec::new();
+    for mode in &MODES[1..] {
+        pair.primary.sql("postgres", &format!("CREATE DATABASE {mode}"));
+        let broker = broker(&pair.store(mode), mode);
+        put_many(&mut broker.connect(), 0..1);
+        until("the first is at the standby", || {
+            let found = pair.standby.try_sql(mode, count);
+            String::from_utf8_lossy(&found.stdout).trim() == "1"
+        });
+        running.push((mode, broker));
+    }
+    // From here on the standby hears nothing.
+    pair.standby.set("postgres", "primary_conninfo", "");
+    until("it has no primary", || {
+        pair.primary.sql("postgres", "SELECT count(*) FROM pg_stat_replication") == "0"
+    });
+    // More than a sequence's numbers that are in the log before they are given.
+    let lost = running.iter().map(|(_, broker)| put_many(&mut broker.connect(), 0..100));
+    let lost: Vec<Vec<u64>> = lost.collect();
+    pair.fail_over();
+    for ((mode, mut broker), lost) in running.into_iter().zip(lost) {
+        broker.says_text("the database is there again");
+        let mut peer = broker.connect();
+        put_many(&mut peer, 0..100);
+        for id in lost {
+            say(&mut peer, &format!("delete {id}\r\n"), "NOT_FOUND\r\n");
+        }
+        assert_eq!(pair.primary.sql(mode, count), "101", "{mode}");
+        assert!(broker.stop().success);
+    }
 }
 
 /// A link to a server's folder stands for the name. It means the server that is a standby by now,

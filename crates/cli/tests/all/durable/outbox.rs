@@ -36,7 +36,7 @@ fn shop_and_worker(language: &str, url: impl Fn(u16) -> String, program: impl Fn
     let broker = broker(&cluster.database("shop"), "owned");
     cluster.sql("shop", &std::fs::read_to_string(example("tables.sql")).unwrap());
     let run = |what: &str, third: &str| {
-        said(&program().args([what, &url(cluster.over_tcp()), third]).output().unwrap())
+        said(&program().args([what, &url(cluster.over_tcp().port), third]).output().unwrap())
     };
     assert_eq!(run("shop", "12"), "10 orders taken, 2 refused");
     let mut peer = broker.connect();
@@ -63,6 +63,25 @@ fn shop_and_worker(language: &str, url: impl Fn(u16) -> String, program: impl Fn
 
 fn url(port: u16) -> String {
     format!("postgres://krarup@127.0.0.1:{port}/shop?sslmode=disable")
+}
+
+/// What the page says is to be done once is what was done for these tests.
+#[test]
+fn the_page_says_how_each_language_is_made_ready() {
+    let text = |name: &str| std::fs::read_to_string(example(name)).unwrap();
+    let page = text("README.md");
+    let scripts = text("../../scripts/clients") + &text("../../scripts/python-clients");
+    for (language, command) in [
+        ("Python", "greenstalk 'psycopg[binary]'"),
+        ("Go", "go mod tidy"),
+        ("Node", "npm install"),
+        ("Java", "mvn -q -B dependency:copy-dependencies -DoutputDirectory=lib && javac -d classes"),
+        ("Java", " && javac -d classes -cp 'lib/*' ./*.java"),
+    ] {
+        let row = page.lines().find(|line| line.starts_with(&format!("| {language} |"))).unwrap();
+        assert!(row.contains(command), "{row}");
+        assert!(scripts.contains(command), "{command}");
+    }
 }
 
 #[test]

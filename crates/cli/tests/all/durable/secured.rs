@@ -186,6 +186,27 @@ fn a_server_without_tls_is_named_and_every_mode_works_under_load_with_it() {
     }
 }
 
+/// As OpenSSL before 3.2 makes it by the words of PostgreSQL's manual.
+#[test]
+fn a_certificate_of_version_1_is_named_and_going_on_without_tls_is_warned_of() {
+    let settings = "ssl = on\nssl_cert_file = 'version-1.pem'\n";
+    let admits = "host postgres all 127.0.0.1/32 trust\n";
+    let Some(cluster) = Cluster::start_at_port("version-1", admits, settings) else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let home = fresh("version-1-home");
+    fs::create_dir_all(&home).unwrap();
+    let address =
+        |mode: &str| format!("postgres://krarup@127.0.0.1:{}/postgres?sslmode={mode}", cluster.port());
+    refused(
+        &begin(&["--store", &address("require")], &[], &home).ended(),
+        ["X.509 version 1", "openssl x509 -req -extfile"],
+    );
+    let mut broker = begin(&["--store", &address("prefer")], &[], &home);
+    broker.says_text("sslmode=prefer goes on without it");
+    serves(&cluster, "postgres", broker, false);
+}
+
 #[test]
 fn passwords_come_from_where_programs_of_postgresql_find_them() {
     let Some(cluster) = cluster("secrets") else {

@@ -490,7 +490,9 @@ pub(crate) fn a_broker_is_ready_whichever_shards_it_owns(cluster: &Cluster) {
     let name = "shards_ready";
     let store = cluster.database(name);
     let flags = ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--shards", "2"];
-    let mut first = Program::krarup(&[&flags[..], &["--admin", "127.0.0.1:0"]].concat());
+    let (shown, key) = (certificate("proxy.pem"), certificate("proxy.key"));
+    let its = ["--admin", "127.0.0.1:0", "--tls-certificate", &shown, "--tls-key", &key];
+    let mut first = Program::krarup(&[&flags[..], &its].concat());
     let ports = [(); 2].map(|()| admin(&mut first));
     let all_are_ready = || ports.iter().all(|&port| asked(port, "GET", "/ready").starts_with("HTTP/1.1 200"));
     until("both of its own are ready", all_are_ready);
@@ -499,6 +501,8 @@ pub(crate) fn a_broker_is_ready_whichever_shards_it_owns(cluster: &Cluster) {
     let waits = |port| asked(port, "GET", "/metrics").contains("\nkrarup_broker_waiting 1\n");
     until("one is the other's", || ports.into_iter().filter(|&port| waits(port)).count() == 1);
     until("both are ready all the same", all_are_ready);
+    let reads = |&port: &SocketAddr| asked(port, "POST", "/reload").starts_with("HTTP/1.1 200");
+    assert!(ports.iter().all(reads), "the certificate of its clients, whichever port is asked");
     assert!(first.stop().success && second.stop().success);
 }
 

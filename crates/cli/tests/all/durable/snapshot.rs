@@ -138,6 +138,27 @@ pub(crate) fn nothing_is_lost(cluster: &Cluster, mode: &str) {
     assert!(first.stop().success && second.stop().success);
 }
 
+/// As while a backup is made: what an owner drops waits for the next one.
+pub(crate) fn an_owner_begins_all_the_same(cluster: &Cluster) {
+    let name = "snapshot_owned";
+    let store = cluster.database(name);
+    assert!(broker(&store, "direct").stop().success);
+    let has_indexes = || cluster.sql(name, "SELECT to_regclass('krarup.ready_for_all') IS NOT NULL");
+    {
+        let _held = Snapshot::hold(cluster, name);
+        let owner = broker(&store, "owned");
+        put(&mut owner.connect(), 1);
+        assert!(owner.stop().success);
+        assert_eq!(has_indexes(), "t");
+        // The session outlives its client.
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                   WHERE wait_event = 'PgSleep' AND datname = current_database()";
+        until("the snapshot is gone", || cluster.sql(name, end) == "0");
+    }
+    assert!(broker(&store, "owned").stop().success);
+    assert_eq!(has_indexes(), "f");
+}
+
 /// A lease reads the entries of messages that are there, and few of those that are gone.
 pub(crate) fn no_lease_reads_over_all_that_is_gone(cluster: &Cluster, mode: &str) {
     let name = format!("unread_{mode}");

@@ -5,12 +5,12 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::durable::cluster::Cluster;
-use crate::durable::shards::admin;
+use crate::durable::cluster::{Cluster, certificate};
+use crate::durable::shards::{admin, are_shared};
 use crate::durable::{MODES, broker, say};
 use crate::support::peer::{Peer, asked};
 use crate::support::process::Program;
-use crate::support::{fresh, until};
+use crate::support::{file, fresh, until};
 
 /// A broker that waits: another has its turn.
 fn waiting(store: &str, flags: &[&str]) -> Program {
@@ -94,6 +94,52 @@ pub(crate) fn monitoring_hears_of_a_broker_that_waits(cluster: &Cluster) {
     }
 }
 
+/// Its clients connect once it serves.
+pub(crate) fn a_certificate_that_is_renewed_while_it_waits_is_shown(cluster: &Cluster) {
+    let store = cluster.database("renewed");
+    let shown = fresh("standby-shown.pem");
+    let put = |name: &str| fs::copy(certificate(name), &shown).unwrap();
+    put("expired.pem");
+    let owner = broker(&store, "owned");
+    let (shown_name, key) = (shown.to_str().unwrap(), certificate("proxy.key"));
+    let doors = ["broker", "--listen", "127.0.0.1:0", "--memcached-listen", "127.0.0.1:0"];
+    let flags = ["--store", &store, "--admin", "127.0.0.1:0", "--tls-certificate", shown_name, "--tls-key"];
+    let mut second = Program::begin(&[&doors[..], &flags, &[key.to_str().unwrap()]].concat());
+    let admin = admin(&mut second);
+    second.says_text("waiting: ");
+    let reloaded = asked(admin, "POST", "/reload");
+    assert!(reloaded.starts_with("HTTP/1.1 200") && reloaded.contains("has expired"), "{reloaded}");
+    put("proxy.pem");
+    let reloaded = asked(admin, "POST", "/reload");
+    assert!(reloaded.starts_with("HTTP/1.1 200") && !reloaded.contains("warning"), "{reloaded}");
+    assert!(owner.stop().success);
+    let mut second = second.listening();
+    let door: String =
+        second.says(|line| Some(line.strip_prefix("memcached's protocol on ")?.trim().to_owned()));
+    // The proxy is a client that looks at the certificate.
+    let config = format!(
+        "connect_timeout = \"10s\"\n[edge]\nserver_tls = {{ authorities = {:?} }}\n",
+        certificate("authority.pem")
+    );
+    let config = file("standby-tls", &config);
+    let proxy =
+        Program::krarup(&["proxy", "--listen", "127.0.0.1:0", "--servers", &door, "--config", &config]);
+    say(&mut proxy.connect(), "set jobs 0 0 1\r\nx\r\n", "STORED\r\n");
+    assert!(proxy.stop().success && second.stop().success);
+}
+
+/// One that waits does not listen at a file, and says so.
+pub(crate) fn clients_are_sent_on_from_ports_alone(cluster: &Cluster) {
+    let store = cluster.database("files");
+    let owner = broker(&store, "owned");
+    let socket = fresh("standby.sock");
+    let listen = format!("unix:{}", socket.display());
+    let mut second = Program::begin(&["broker", "--listen", &listen, "--store", &store]);
+    second.says_text("clients are not sent on: the address to listen at is a unix socket");
+    assert!(!socket.exists());
+    assert!(second.stop().success && owner.stop().success);
+}
+
 pub(crate) fn a_deposed_owner_is_the_next_that_waits(cluster: &Cluster) {
     let store = cluster.database("deposed_waits");
     let mut first = broker(&store, "owned");
@@ -113,6 +159,29 @@ pub(crate) fn a_deposed_owner_is_the_next_that_waits(cluster: &Cluster) {
     assert!(ended.success && ended.output.matches("requests in").count() == 3, "{ended:?}");
 }
 
+/// As where a fail-over loses that it has become the owner: the next one is numbered on from the
+/// owner before.
+pub(crate) fn an_owner_whose_turn_is_lost_writes_nothing(cluster: &Cluster) {
+    let name = "turn_lost";
+    let store = cluster.database(name);
+    let mut first = broker(&store, "owned");
+    serves(&first);
+    let mut peer = first.connect();
+    first.freeze();
+    cluster.end_sessions(name);
+    cluster.sql(name, "UPDATE krarup.owner SET epoch = epoch - 1");
+    let second = broker(&store, "owned");
+    serves(&second);
+    peer.send(b"put 1 0 60 1\r\nx\r\n").unwrap();
+    first.signal(Signal::CONT);
+    first.says_text("this one waits for its turn");
+    first.says_text("waiting: ");
+    assert_eq!(peer.rest(), b"");
+    assert_eq!(cluster.sql(name, "SELECT count(*) FROM krarup.message"), "0");
+    assert!(second.stop().success);
+    assert!(again(first).stop().success);
+}
+
 /// A row of an owner that goes on seems old until it renews it.
 pub(crate) fn a_step_of_the_databases_clock_ends_no_owner(cluster: &Cluster) {
     let name = "clock_steps";
@@ -129,6 +198,43 @@ pub(crate) fn a_step_of_the_databases_clock_ends_no_owner(cluster: &Cluster) {
     assert_eq!(who(), before);
     assert!(first.stop().success);
     assert!(second.listening().stop().success);
+}
+
+/// As where a backup is looked at beside the database that it is one of: its rows name sessions
+/// that are at work there.
+pub(crate) fn a_copy_in_the_same_server_ends_no_owner(cluster: &Cluster) {
+    for (kind, flags) in [("shards", ["--shards", "2"]), ("owned", ["--mode", "owned"])] {
+        let (name, copy) = (format!("original_{kind}"), format!("copy_{kind}"));
+        let (store, beside) = (cluster.database(&name), cluster.database(&copy));
+        let start = |store: &str| {
+            let begin = ["broker", "--listen", "127.0.0.1:0", "--store", store];
+            Program::krarup(&[&begin[..], &flags].concat())
+        };
+        assert!(start(&beside).stop().success);
+        let original = start(&store);
+        if kind == "shards" {
+            are_shared(cluster, &name, "2");
+        }
+        let sessions = "SELECT string_agg(format('%s by %s', epoch, process), ', ' ORDER BY shard) \
+                        FROM krarup.owner JOIN pg_stat_activity ON pid = process";
+        let before = cluster.sql(&name, sessions);
+        let rows = "SELECT string_agg(format('UPDATE krarup.owner SET process = %s, renewed = now() - interval ''1 hour'' \
+                                              WHERE shard = %s', process, shard), ';') FROM krarup.owner";
+        cluster.sql(&copy, &cluster.sql(&name, rows));
+        if kind == "shards" {
+            let second = start(&beside);
+            are_shared(cluster, &copy, "2");
+            assert!(second.stop().success);
+        } else {
+            let shares = broker(&beside, "batch");
+            let second = waiting(&beside, &[]);
+            // It looks for longer than an owner may be silent.
+            cluster.sql(&copy, "SELECT pg_sleep(2)");
+            assert!(second.stop().success && shares.stop().success);
+        }
+        assert_eq!(cluster.sql(&name, sessions), before, "{kind}");
+        assert!(original.stop().success);
+    }
 }
 
 /// The database goes while a broker that shares the queues hangs, and comes back with an owner.
@@ -168,7 +274,8 @@ pub(crate) fn signals_are_obeyed_while_it_waits(cluster: &Cluster) {
     for (number, flags) in
         [&["--mode", "owned"], &["--mode", "batch"], &["--shards", "3"]].into_iter().enumerate()
     {
-        let store = cluster.database(&format!("signals_{number}"));
+        let name = format!("signals_{number}");
+        let store = cluster.database(&name);
         let owner = broker(&store, "owned");
         let (mut drains, stops) = (waiting(&store, flags), waiting(&store, flags));
         assert!(stops.stop().success, "{flags:?}");
@@ -176,7 +283,11 @@ pub(crate) fn signals_are_obeyed_while_it_waits(cluster: &Cluster) {
         drains.says_text("draining");
         assert!(owner.stop().success);
         let drains = drains.listening();
-        say(&mut drains.connect(), "put 1 0 60 1\r\nx\r\n", "DRAINING\r\n");
+        let mut peer = drains.connect();
+        say(&mut peer, "put 1 0 60 1\r\nx\r\n", "DRAINING\r\n");
+        // What an application has committed cannot be refused any more.
+        cluster.sql(&name, "SELECT krarup.put('default', 'y')");
+        say(&mut peer, "pop 30\r\n", "POPPED ");
         assert!(drains.stop().success, "{flags:?}");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use syn::punctuated::Punctuated;
 use syn::visit::Visit;
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
@@ -142,6 +143,23 @@ impl Crate {
             .flat_map(|file| file.defined.iter().map(|name| (file.path.as_path(), name.as_str())))
     }
 
+    /// Whether this crate, in its modules or in what it passes on, names that other one.
+    pub(crate) fn names(&self, other: &str) -> bool {
+        let begins_so = |path: &Vec<String>| path.first().is_some_and(|first| first == other);
+        self.files.values().any(|file| file.named.iter().chain(file.imports.values()).any(begins_so))
+    }
+
+    /// Whether a path, from this crate's own name on or from any of its modules, is that of a
+    /// module, or of what one has.
+    pub(crate) fn has(&self, own_name: &str, path: &[String]) -> bool {
+        let Some((name, before)) = path.split_last() else { return false };
+        self.files.iter().any(|(module, file)| {
+            let full = [vec![own_name.to_owned()], module.clone()].concat();
+            let within = || file.defined.contains(name) || file.imports.contains_key(name);
+            full.ends_with(path) || full.ends_with(before) && within()
+        })
+    }
+
     /// Every type and trait that leaves its module, with the file.
     pub(crate) fn shared_types(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.files
@@ -223,6 +241,12 @@ impl Reader {
             },
             None => Vec::new(),
         }
+    }
+
+    fn name(&mut self, path: &syn::Path) {
+        let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        let full = self.absolute(&names);
+        self.file.named.insert(full);
     }
 
     fn check_error(&mut self, visibility: &Visibility, signature: &syn::Signature) {
@@ -421,9 +445,18 @@ impl<'ast> Visit<'ast> for Reader {
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        let full = self.absolute(&names);
-        self.file.named.insert(full);
+        self.name(path);
         syn::visit::visit_path(self, path);
+    }
+
+    /// What is derived is named, too.
+    fn visit_meta_list(&mut self, list: &'ast syn::MetaList) {
+        let paths = Punctuated::<syn::Path, syn::Token![,]>::parse_terminated;
+        if list.path.is_ident("derive")
+            && let Ok(derived) = list.parse_args_with(paths)
+        {
+            derived.iter().for_each(|path| self.name(path));
+        }
+        syn::visit::visit_meta_list(self, list);
     }
 }

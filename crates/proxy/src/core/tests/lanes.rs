@@ -116,6 +116,28 @@ fn the_copy_of_a_conditional_write_comes_after_copies_of_earlier_writes() {
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
 }
 
+/// The first holder answers nothing that a write behind the decision could wait for.
+#[test]
+fn a_write_goes_to_the_others_at_once_while_a_lane_decides_whose_server_is_down() {
+    let settings = CoreSettings { server_connections: 2, ..settings() };
+    let mut world = World::before(Topology::replicated(names(2), MultiGet::Whole), settings);
+    let lanes = world.core.take_new_lanes();
+    lanes.iter().for_each(|&(lane, _)| bring_up(&mut world, lane));
+    let (lane, _) = *lanes.iter().find(|&&(_, server)| server == 0).unwrap();
+    let [client, deciding] = [world.client(), world.client()];
+    world.send(deciding, "cas a 0 0 1 7\r\ny\r\n");
+    assert_eq!(sent(&mut world, lane), "cas a 0 0 1 7\r\ny\r\n");
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+    world.send(client, "delete a\r\n");
+    assert_eq!(world.asked(1), "delete a\r\n");
+    world.answer(1, "DELETED\r\n");
+    assert_eq!(world.replied(client), "SERVER_ERROR server-0:1 is down\r\n");
+    world.core.server_lost(lane, "gone", ConnectionLoss::Broken, world.now);
+    assert_eq!(world.replied(deciding), "SERVER_ERROR server-0:1: gone\r\n");
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+    assert!(world.core.deciding.is_empty());
+}
+
 /// A get by another connection is carried out before a write that was sent before it.
 #[test]
 fn a_get_after_a_write_that_has_ended_does_not_share_an_older_answer() {

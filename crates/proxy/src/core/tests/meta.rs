@@ -169,7 +169,7 @@ fn a_key_in_base64_is_kept_where_its_name_is() {
         world.answer(server, "END\r\nEN\r\n");
         assert_eq!(world.replied(client), "END\r\nEN\r\n");
         let queues = [format!("get {name}\r\n"), format!("mg {key} b\r\n")]
-            .map(|asked| world.core.choose_queue(0, asked.as_bytes()));
+            .map(|asked| world.core.choose_queue(0, asked.as_bytes(), 1));
         assert_eq!(queues, [QueueChoice::Read(server); 2]);
     }
 }

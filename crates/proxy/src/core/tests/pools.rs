@@ -517,8 +517,33 @@ fn a_request_that_the_gutter_takes_counts_once() {
     let pools = vec![main, PoolSpec::of("gutter", vec![1, 2])];
     let topology = Topology { servers: names(3), pools, routes: Vec::new() };
     let mut books = World::unconnected(topology, settings()).core;
-    assert_eq!(books.choose_queue(0, b"get a\r\n"), QueueChoice::Read(0));
+    assert_eq!(books.choose_queue(0, b"get a\r\n", 1), QueueChoice::Read(0));
     assert_eq!(books.pools()[0].counts().guttered, 0);
+}
+
+/// Each reader is a thread with a core of its own, which asks the server whose queue it serves.
+#[test]
+fn reads_that_any_server_may_answer_have_its_queues_in_turn_and_are_asked_where_they_waited() {
+    let mut world = one_pool(PoolSpec::of("main", vec![0, 1]));
+    let queues = [0, 1, 2].map(|turn| world.core.choose_queue(0, b"get a\r\n", turn));
+    assert_eq!(queues, [0, 1, 0].map(QueueChoice::Read));
+    assert_eq!(world.core.choose_queue(0, b"delete a\r\n", 1), QueueChoice::Write(0));
+    world.core.read_from(1, world.now);
+    let client = world.client();
+    for _ in 0..3 {
+        world.send(client, "get a\r\n");
+        assert_eq!(world.asked(1), "get a\r\n");
+        world.answer(1, "END\r\n");
+    }
+    world.core.server_lost(1, "gone", ConnectionLoss::Broken, world.now);
+    world.send(client, "get a\r\n");
+    assert_eq!(world.asked(0), "get a\r\n");
+    let mut primary = one_pool(PoolSpec { reads: Reads::Primary, ..PoolSpec::of("main", vec![0, 1]) });
+    primary.core.read_from(1, primary.now);
+    assert_eq!(primary.core.choose_queue(0, b"get a\r\n", 1), QueueChoice::Read(0));
+    let client = primary.client();
+    primary.send(client, "get a\r\n");
+    assert_eq!(primary.asked(0), "get a\r\n");
 }
 
 #[test]
@@ -1256,7 +1281,7 @@ fn a_slow_request_that_a_bound_refused_is_told_with_its_pool_and_key() {
 }
 
 /// Half of all gets missed while a living holder had the value: a stand-in, which has only what was
-/// written since, took its turn.
+/// written while a holder was down, took its turn.
 #[test]
 fn a_living_holder_is_read_before_one_that_stands_in() {
     for (second_look, get) in [(false, "get"), (true, "get"), (false, "mg"), (true, "mg")] {

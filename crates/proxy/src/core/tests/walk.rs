@@ -52,6 +52,7 @@ fn draw_pool(numbers: &mut impl Iterator<Item = u32>, of: PoolSpec, refuses: boo
     PoolSpec {
         name: of.name,
         servers: of.servers,
+        listens: of.listens,
         successor_of: of.successor_of,
         placement: of.placement,
         copies: of.copies,

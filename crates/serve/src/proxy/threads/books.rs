@@ -23,7 +23,11 @@ impl SharedBooks {
 
 impl RowSink for SharedBooks {
     fn row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
-        self.lock().enter(visit, servers);
+        self.row_of(0, visit, servers);
+    }
+
+    fn row_of(&mut self, pool: usize, visit: &Visit, servers: &[ServerVisit]) {
+        self.lock().enter(visit, servers, pool);
     }
 
     fn late(&mut self, visit: &ServerVisit) {

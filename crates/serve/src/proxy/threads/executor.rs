@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use krarup_net::blocking::{BlockingConnection, wait};
+use krarup_net::blocking::{BlockingConnection, Wakeup, wait};
 use krarup_net::{Clock, WallWatch};
 use krarup_service::{ConnectionLoss, Service as _, Upstreams as _};
 use krarup_units::Inbox;
@@ -13,7 +13,7 @@ use krarup_units::{Nanos, Stamp};
 
 use super::books::SharedBooks;
 use super::client::{ClientHandle, Finished};
-use super::queue::{Queue, ReceivedRequest};
+use super::queue::{Queue, QueueOffer, ReceivedRequest};
 use krarup_proxy::config::Config;
 use krarup_proxy::core::QueueState;
 use krarup_proxy::core::{Core, Events};
@@ -36,6 +36,8 @@ pub(super) struct Executor {
     clients: BTreeMap<u32, Arc<ClientHandle>>,
     /// Where it tells which servers' answers were not taken.
     finished: Arc<Finished>,
+    /// Ends its wait for servers where a request comes that it would take.
+    wakeup: Arc<Wakeup>,
 }
 
 struct Server {
@@ -43,38 +45,47 @@ struct Server {
     inbox: Inbox,
     /// When to connect again.
     retry_at: Stamp,
+    /// Whether the books have it that the connection stands.
+    stands: bool,
 }
 
 impl Executor {
     pub(super) fn new(
-        core: Core,
+        mut core: Core,
         config: Arc<Config>,
         clock: Clock,
         books: SharedBooks,
         finished: Arc<Finished>,
+        wakeup: Arc<Wakeup>,
     ) -> Self {
-        let server = || Server { connection: None, inbox: Inbox::default(), retry_at: Stamp(0) };
+        // Each request comes once, and could not be offered again later.
+        core.lift_windows();
+        let server =
+            || Server { connection: None, inbox: Inbox::default(), retry_at: Stamp(0), stands: false };
         let servers = std::iter::repeat_with(server).take(core.server_count()).collect();
         let (entered, clients) = (Events::default(), BTreeMap::new());
         let wall = WallWatch::new(clock);
-        Self { core, config, clock, wall, books, entered, servers, clients, finished }
+        Self { core, config, clock, wall, books, entered, servers, clients, finished, wakeup }
+    }
+
+    /// A reader of this server: what several could answer is asked of it, while it is up.
+    pub(super) fn reading_from(mut self, server: usize) -> Self {
+        self.core.read_from(server, self.clock.now());
+        self
     }
 
     /// A worker: one request after the other, until there will be no more.
     pub(super) fn work(mut self, queue: &Queue) {
         self.connect();
-        while let Some((job, seen)) = queue.take() {
+        while let Some((job, seen)) = self.take_next(queue) {
             let taken = self.clock.now();
             self.connect();
             self.begin(job, seen, taken);
             self.hand_on(queue);
             while !self.clients.is_empty() {
-                // What is owed the longest is waited for; the others' answers lie where they are.
-                let Some(server) = (0..self.servers.len()).find(|&server| self.owes(server)) else {
+                if !self.receive_any() {
                     self.give_up(queue);
-                    break;
-                };
-                self.receive(server);
+                }
                 self.hand_on(queue);
             }
         }
@@ -83,59 +94,94 @@ impl Executor {
 
     /// A writer: whatever waits is asked at once, and answers are taken as they come.
     pub(super) fn stream(mut self, queue: &Queue) {
-        let wakeup = queue.wakeup().expect("a writer's queue has a wakeup");
         self.connect();
-        loop {
-            let first = if self.clients.is_empty() {
-                let Some(first) = queue.take() else { return self.take_copies(queue) };
-                Some(first)
-            } else {
-                queue.take_now()
-            };
+        while let Some(first) = self.take_next(queue) {
             let mut taken = self.clock.now();
             self.connect();
-            let mut next = first;
+            let mut next = Some(first);
             while let Some((job, seen)) = next {
                 self.begin(job, seen, taken);
                 next = queue.take_now();
                 taken = self.clock.now();
             }
             self.hand_on(queue);
-            if self.clients.is_empty() {
-                continue;
-            }
-            let owing = self.servers.iter().enumerate().filter(|&(server, _)| self.owes(server));
-            let connections: Vec<(usize, &BlockingConnection)> =
-                owing.filter_map(|(number, server)| Some((number, server.connection.as_ref()?))).collect();
-            if connections.is_empty() {
-                self.give_up(queue);
-                continue;
-            }
-            let ready = wait(&connections, wakeup, self.config.timeout).unwrap_or_default();
-            for server in ready {
-                self.receive(server);
-            }
-            let now = self.clock.now();
-            for server in 0..self.servers.len() {
-                if self.core.server_overdue(server, now) {
-                    self.lose(server, "no answer within the time allowed", ConnectionLoss::TimedOut);
-                }
-            }
+        }
+        self.take_copies(queue);
+    }
+
+    /// The next request, as soon as there is one; none: there will be no more. Answers are read
+    /// meanwhile as they come, also those that no client waits for: one that lay there until the
+    /// next request would count as long as that.
+    fn take_next(&mut self, queue: &Queue) -> Option<(ReceivedRequest, QueueState)> {
+        if self.is_owed() {
+            self.receive_within(Nanos::ZERO);
             self.hand_on(queue);
         }
+        let mut was_idle = false;
+        while self.is_owed() {
+            match queue.offer(&self.wakeup, was_idle) {
+                QueueOffer::Request(job, seen) => return Some((job, seen)),
+                QueueOffer::Never if self.clients.is_empty() => return None,
+                QueueOffer::Later | QueueOffer::Never => {}
+            }
+            was_idle = self.clients.is_empty();
+            self.receive_within(self.config.timeout);
+            queue.leave(&self.wakeup);
+            self.hand_on(queue);
+        }
+        self.give_up(queue);
+        queue.take()
     }
 
     /// There will be no more requests. No client waits for what servers still owe, but copies
     /// behind writes would be lost with their connection.
     fn take_copies(&mut self, queue: &Queue) {
-        while let Some(server) = self.core.owes_copy() {
-            self.receive(server);
+        while self.core.owes_copy().is_some() && self.receive_any() {
             self.hand_on(queue);
         }
     }
 
     fn owes(&self, server: usize) -> bool {
         self.core.server_deadline(server).is_some()
+    }
+
+    /// Whether any server owes an answer.
+    fn is_owed(&self) -> bool {
+        (0..self.servers.len()).any(|server| self.owes(server))
+    }
+
+    /// Reads the answer that comes first. Whether any is owed.
+    fn receive_any(&mut self) -> bool {
+        let mut owing = (0..self.servers.len()).filter(|&server| self.owes(server));
+        let Some(first) = owing.next() else { return false };
+        if owing.next().is_some() {
+            self.receive_within(self.config.timeout);
+        } else {
+            // The wait is the read's own.
+            self.receive(first);
+        }
+        true
+    }
+
+    /// Reads what there is of all servers that owe an answer, waiting for the first so long at
+    /// most, or until the wakeup is notified. What is overdue is lost then.
+    fn receive_within(&mut self, limit: Nanos) {
+        let (servers, now) = (0..self.servers.len(), self.clock.now());
+        let deadline = servers.clone().filter_map(|server| self.core.server_deadline(server)).min();
+        let left = deadline.map_or(limit, |deadline| Nanos(deadline.0.saturating_sub(now.0)));
+        let owing = servers.clone().filter(|&server| self.owes(server));
+        let connections: Vec<(usize, &BlockingConnection)> =
+            owing.filter_map(|server| Some((server, self.servers[server].connection.as_ref()?))).collect();
+        let ready = wait(&connections, &self.wakeup, limit.min(left)).unwrap_or_default();
+        for server in ready {
+            self.receive(server);
+        }
+        let now = self.clock.now();
+        for server in servers {
+            if self.core.server_overdue(server, now) {
+                self.lose(server, "no answer within the time allowed", ConnectionLoss::TimedOut);
+            }
+        }
     }
 
     /// No server owes an answer, and still a request is not done: it never will be.
@@ -280,7 +326,8 @@ impl Executor {
                         self.receive(server);
                     }
                     if self.core.server_is_up(server) {
-                        self.books.lock().enter_server(server, Ok(self.core.server_version(server)));
+                        self.servers[server].stands = true;
+                        self.books.lock().enter_server(server, Ok(self.core.server_version(server)), false);
                     }
                 }
             }
@@ -292,9 +339,10 @@ impl Executor {
         let link = &mut self.servers[server];
         link.connection = None;
         link.inbox.clear();
+        let stood = std::mem::take(&mut link.stands);
         self.core.server_lost(server, why, loss, now);
         link.retry_at = now + self.core.reconnect_delay(server).max(Nanos::from_millis(1));
-        self.books.lock().enter_server(server, Err(why));
+        self.books.lock().enter_server(server, Err(why), stood);
     }
 }
 
@@ -314,7 +362,7 @@ mod tests {
     use std::thread;
 
     use krarup_net::Stream;
-    use krarup_net::blocking::{ClientWriter, Wakeup};
+    use krarup_net::blocking::ClientWriter;
     use krarup_net::mio::{self, Poll, Token, Waker};
     use krarup_proxy::core::RowSink;
     use krarup_record::recorder::{Recorder, RecorderSettings};
@@ -345,7 +393,8 @@ mod tests {
         };
         let (mut core, books, rows) = (core(), SharedBooks::new(core()), Rows::default());
         core.keep_rows(Box::new(rows.clone()), 0, 1);
-        (Executor::new(core, Arc::new(config), clock, books, Arc::clone(finished)), rows)
+        let wakeup = Arc::new(Wakeup::new().unwrap());
+        (Executor::new(core, Arc::new(config), clock, books, Arc::clone(finished), wakeup), rows)
     }
 
     /// A server that loses its first connection, and answers one request on the next: when it was
@@ -365,8 +414,7 @@ mod tests {
 
     #[test]
     fn a_request_does_not_wait_in_the_queue_while_its_thread_connects() {
-        let writers = Some(Wakeup::new().unwrap());
-        for (wakeup, begin) in [(None, Executor::work as Begin), (writers, Executor::stream as Begin)] {
+        for begin in [Executor::work as Begin, Executor::stream as Begin] {
             let server = TcpListener::bind("127.0.0.1:0").unwrap();
             let clock = Clock::start();
             let poll = Poll::new().unwrap();
@@ -376,7 +424,7 @@ mod tests {
             let mut heard = BufReader::new(TcpStream::connect(clients.local_addr().unwrap()).unwrap());
             let stream = Stream::Tcp(mio::net::TcpStream::from_std(clients.accept().unwrap().0));
             let client = Arc::new(ClientHandle::new(0, ClientWriter::of(&stream).unwrap(), finished));
-            let queue = Queue::new(1, wakeup);
+            let queue = Queue::new(1);
             let greeted = thread::scope(|scope| {
                 let server = scope.spawn(|| play(&server, clock));
                 scope.spawn(|| begin(executor, &queue));
@@ -395,5 +443,23 @@ mod tests {
             let visit = *rows.0.lock().unwrap().last().unwrap();
             assert!(visit.queued <= visit.taken && visit.taken < greeted && greeted <= visit.replied);
         }
+    }
+
+    /// It was up for as long as it took to read on.
+    #[test]
+    fn a_server_that_is_lost_with_its_greeting_has_not_stood_in_the_books() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let poll = Poll::new().unwrap();
+        let finished = Arc::new(Finished::new(Waker::new(poll.registry(), Token(0)).unwrap()));
+        let (mut executor, _) = executor(&server, Clock::start(), &finished);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut line = BufReader::new(server.accept().unwrap().0);
+                line.read_line(&mut String::new()).unwrap();
+                line.get_mut().write_all(b"VERSION 1.6.18\r\nEND\r\n").unwrap();
+            });
+            executor.connect();
+        });
+        assert!(executor.servers[0].connection.is_none() && !executor.servers[0].stands);
     }
 }

@@ -63,11 +63,11 @@ fn start(
     form: ThreadDesign,
     servers: usize,
     bound: usize,
-    executor: impl Fn() -> Executor,
+    executor: impl Fn() -> io::Result<Executor>,
     finished: &Arc<Finished>,
 ) -> io::Result<RequestQueues> {
-    let spawn = |queue: &Arc<Queue>, writes: bool| {
-        let (executor, queue, finished) = (executor(), queue.clone(), finished.clone());
+    let spawn = |executor: Executor, queue: &Arc<Queue>, writes: bool| {
+        let (queue, finished) = (queue.clone(), finished.clone());
         finished.thread_begins();
         let work = move || {
             if writes {
@@ -82,17 +82,17 @@ fn start(
     let mut queues = RequestQueues { reads: Vec::new(), writes: Vec::new() };
     match form {
         ThreadDesign::Workers(workers) => {
-            let queue = Arc::new(Queue::new(bound, None));
-            (0..workers).try_for_each(|_| spawn(&queue, false))?;
+            let queue = Arc::new(Queue::new(bound));
+            (0..workers).try_for_each(|_| spawn(executor()?, &queue, false))?;
             queues.reads.push(queue);
         }
         ThreadDesign::Readers(readers) => {
-            for _ in 0..servers {
-                let reads = Arc::new(Queue::new(bound, None));
-                (0..readers).try_for_each(|_| spawn(&reads, false))?;
+            for server in 0..servers {
+                let reads = Arc::new(Queue::new(bound));
+                (0..readers).try_for_each(|_| spawn(executor()?.reading_from(server), &reads, false))?;
                 queues.reads.push(reads);
-                let writes = Arc::new(Queue::new(bound, Some(Wakeup::new()?)));
-                spawn(&writes, true)?;
+                let writes = Arc::new(Queue::new(bound));
+                spawn(executor()?, &writes, true)?;
                 queues.writes.push(writes);
             }
         }
@@ -139,6 +139,8 @@ pub fn run(
     // bound.
     let mut settings = config.settings();
     settings.workers = Workers::Unlimited;
+    // These are kept in the books.
+    settings.slow_requests = 0;
     (settings.unix, settings.run_id) = {
         let core = books.lock();
         (core.settings().unix, core.settings().run_id)
@@ -148,14 +150,15 @@ pub fn run(
     let form = config.thread_form()?;
     let threads = u16::try_from(form.threads(topology.servers.len())).unwrap_or(u16::MAX);
     let begun = Cell::new(0);
-    let executor = || {
+    let executor = || -> io::Result<Executor> {
         let recorder =
             Recorder::new(recorder::RecorderSettings::default()).expect("the default settings are valid");
         let mut core = Core::new(settings.clone(), topology.clone(), recorder, started);
         core.sign_in_with(credentials.login.clone());
         let place = begun.replace(begun.get() + 1);
         core.keep_rows(Box::new(books.clone()), place, threads);
-        Executor::new(core, shared.clone(), clock, books.clone(), finished.clone())
+        let wakeup = Arc::new(Wakeup::new()?);
+        Ok(Executor::new(core, shared.clone(), clock, books.clone(), finished.clone(), wakeup))
     };
     let queues = start(form, topology.servers.len(), config.queue, executor, &finished).map_err(system)?;
     listener.register(poll.registry(), LISTENER).map_err(system)?;
@@ -174,14 +177,14 @@ pub fn run(
         clients: Vec::new(),
         accepting: RefusedSockets::default(),
         answer_notices: BTreeMap::new(),
+        turn: 0,
     };
     network.run().map_err(|error| format!("the network thread failed: {error}"))?;
-    let unfinished: usize = network.queues.all().map(|queue| queue.unfinished()).sum();
+    let unfinished = network.queues.unfinished();
     if unfinished > 0 {
         (network.notice)(ProxyNotice::Unfinished(unfinished));
     }
     network.tell_refused();
-    let longest = network.queues.all().map(|queue| queue.longest()).max().unwrap_or(0);
     let now = clock.now();
     let mut core = books.lock();
     for id in 0..network.clients.len() as u32 {
@@ -189,7 +192,7 @@ pub fn run(
             core.gone(id, now);
         }
     }
-    core.enter_queue(longest);
+    network.queues.enter_into(&mut core);
     core.advance(now);
     // Threads that have not ended keep a place to enter what will not be read.
     let recorder =

@@ -1,7 +1,7 @@
 //! The thread that reads the clients: it accepts, cuts requests, and puts them where a thread will
 //! take them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::driver::BACK_OFF;
 use crate::proxy::events::ProxyNotice;
 use crate::refusal::RefusalNotices;
 use krarup_proxy::config::Config;
-use krarup_proxy::core::QueueChoice;
+use krarup_proxy::core::{Core, QueueChoice};
 
 pub(super) const LISTENER: Token = Token(0);
 pub(super) const STOP: Token = Token(1);
@@ -50,6 +50,23 @@ impl RequestQueues {
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Queue>> {
         self.reads.iter().chain(&self.writes)
     }
+
+    /// Requests that are not done.
+    pub(super) fn unfinished(&self) -> usize {
+        self.all().map(|queue| queue.at_work()).map(|(waiting, busy)| waiting + busy as usize).sum()
+    }
+
+    /// Enters into the books how much is at work, and the longest that a queue has been.
+    pub(super) fn enter_into(&self, books: &mut Core) {
+        let (mut waiting, mut busy, mut longest) = (0, 0, 0);
+        for queue in self.all() {
+            let at_work = queue.at_work();
+            waiting += at_work.0;
+            busy += at_work.1;
+            longest = longest.max(queue.take_longest());
+        }
+        books.enter_queues(busy, waiting, longest);
+    }
 }
 
 pub(super) struct ThreadSockets<'a, N> {
@@ -68,6 +85,8 @@ pub(super) struct ThreadSockets<'a, N> {
     pub(super) accepting: RefusedSockets,
     /// When the operator was told of an answer that was not taken, by the server's number.
     pub(super) answer_notices: BTreeMap<usize, RefusalNotices>,
+    /// Counts reads: of servers that have the same, the readers of each get one in turn.
+    pub(super) turn: usize,
 }
 
 /// Whether clients are accepted.
@@ -78,11 +97,44 @@ pub(super) struct RefusedSockets {
     notices: RefusalNotices,
 }
 
+/// What a client has sent and no thread has taken, and when which of it was read.
+#[derive(Default)]
+struct StampedInbox {
+    bytes: Inbox,
+    /// How much each read has brought of it, the oldest first.
+    reads: VecDeque<(usize, Stamp)>,
+}
+
+impl StampedInbox {
+    /// The first `count` bytes of the room were filled by a read that ended then.
+    fn filled(&mut self, count: usize, now: Stamp) {
+        self.bytes.filled(count);
+        self.reads.push_back((count, now));
+    }
+
+    /// Takes the first `count` bytes. Returns after which read the last of them was there: later
+    /// ones, while they waited, have brought what comes behind.
+    fn consume(&mut self, mut count: usize) -> Stamp {
+        self.bytes.consume(count);
+        let mut received = Stamp(0);
+        while count > 0 {
+            let (left, now) = self.reads.front_mut().expect("each byte was read once");
+            received = *now;
+            let gone = count.min(*left);
+            count -= gone;
+            *left -= gone;
+            if *left == 0 {
+                self.reads.pop_front();
+            }
+        }
+        received
+    }
+}
+
 pub(super) struct ClientSocket {
     conn: Conn,
     client: Arc<ClientHandle>,
-    inbox: Inbox,
-    received: Stamp,
+    inbox: StampedInbox,
     /// Bytes of a refused value that are still to come, and the request they belong to.
     discard: Option<(Vec<u8>, u64, u64)>,
     /// It will send no more, or is read no more.
@@ -182,10 +234,9 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
             if self.clients.len() <= id as usize {
                 self.clients.resize_with(id as usize + 1, || None);
             }
-            let inbox = Inbox::default();
-            let received = self.clock.now();
+            let inbox = StampedInbox::default();
             self.clients[id as usize] =
-                Some(ClientSocket { conn, client, inbox, received, discard: None, ended: false });
+                Some(ClientSocket { conn, client, inbox, discard: None, ended: false });
             self.read(id);
         }
     }
@@ -208,12 +259,9 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
             more = !client.ended;
             // Beyond one whole request nothing more is read: it stays where it is until that is
             // done.
-            while more && client.inbox.unread().len() < bound {
-                match client.conn.read(client.inbox.room(CLIENT_READ)) {
-                    Moved::Some(count) => {
-                        client.inbox.filled(count);
-                        client.received = self.clock.now();
-                    }
+            while more && client.inbox.bytes.unread().len() < bound {
+                match client.conn.read(client.inbox.bytes.room(CLIENT_READ)) {
+                    Moved::Some(count) => client.inbox.filled(count, self.clock.now()),
                     // Once it stops, what it sends from here on is not read.
                     Moved::None => (client.ended, more) = (self.stop_by.is_some(), false),
                     Moved::Closed | Moved::Failed(_) => (client.ended, more) = (true, false),
@@ -222,7 +270,7 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
             self.advance(id);
             // Where there is room again the rest is read now: no readiness will tell of it.
             let client = self.clients.get(id as usize).and_then(Option::as_ref);
-            more &= client.is_some_and(|client| client.inbox.unread().len() < bound);
+            more &= client.is_some_and(|client| client.inbox.bytes.unread().len() < bound);
         }
     }
 
@@ -236,16 +284,16 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
         let mut books = self.books.lock();
         loop {
             if let Some((bytes, length, left)) = &mut client.discard {
-                let gone = (*left).min(client.inbox.unread().len() as u64);
-                client.inbox.consume(gone as usize);
+                let gone = (*left).min(client.inbox.bytes.unread().len() as u64);
+                let received = client.inbox.consume(gone as usize);
                 *left -= gone;
                 if *left > 0 {
                     break;
                 }
                 let (bytes, discarded) = (std::mem::take(bytes), *length);
                 client.discard = None;
-                client.client.take(client.ended || !client.inbox.is_empty());
-                let (client, received) = (client.client.clone(), client.received);
+                client.client.take(client.ended || !client.inbox.bytes.is_empty());
+                let client = client.client.clone();
                 drop(books);
                 return self.queues.reads[0].put(ReceivedRequest {
                     client,
@@ -255,21 +303,26 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
                     queued: now,
                 });
             }
-            if client.inbox.is_empty() {
-                client.inbox.shrink(0);
+            if client.inbox.bytes.is_empty() {
+                client.inbox.bytes.shrink(0);
+                client.inbox.reads.shrink_to(8);
                 break;
             }
-            let Some((length, discard)) = books.first_request(client.inbox.unread()) else { break };
-            let bytes = client.inbox.unread()[..length].to_vec();
-            client.inbox.consume(length);
+            let Some((length, discard)) = books.first_request(client.inbox.bytes.unread()) else { break };
+            let bytes = client.inbox.bytes.unread()[..length].to_vec();
+            let received = client.inbox.consume(length);
             if discard > 0 {
                 client.discard = Some((bytes, discard, discard));
                 continue;
             }
-            let choice = books.choose_queue(0, &bytes);
+            let choice = books.choose_queue(0, &bytes, self.turn);
+            if matches!(choice, QueueChoice::Read(_)) {
+                self.turn = self.turn.wrapping_add(1);
+            }
             if choice == QueueChoice::Statistics {
                 // The books are here.
-                books.read(id, &bytes, client.received, now);
+                self.queues.enter_into(&mut books);
+                books.read(id, &bytes, received, now);
                 let reply = books.output(id).unsent().to_vec();
                 let heard = client.client.writer.write(&reply, self.config.timeout).is_ok();
                 books.written(id, reply.len(), self.clock.now());
@@ -278,8 +331,8 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
                 }
                 continue;
             }
-            client.client.take(client.ended || !client.inbox.is_empty());
-            let (client, received) = (client.client.clone(), client.received);
+            client.client.take(client.ended || !client.inbox.bytes.is_empty());
+            let client = client.client.clone();
             // Waiting for room in the queue must not keep others from the books.
             drop(books);
             return self.queues.of(choice).put(ReceivedRequest {
@@ -295,5 +348,23 @@ impl<N: FnMut(ProxyNotice)> ThreadSockets<'_, N> {
             drop(books);
             self.clients[id as usize] = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_was_received_when_its_last_byte_was_read_however_much_was_read_since() {
+        let mut inbox = StampedInbox::default();
+        let reads = [&b"get a\r\nget b\r\nge"[..], b"t c\r\n", b"get d", b"\r\n"];
+        for (bytes, now) in reads.into_iter().zip(1..) {
+            inbox.bytes.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+            inbox.filled(bytes.len(), Stamp(now));
+        }
+        let received: Vec<_> = (0..4).map(|_| inbox.consume(b"get a\r\n".len())).collect();
+        assert_eq!(received, [Stamp(1), Stamp(1), Stamp(2), Stamp(4)]);
+        assert!(inbox.bytes.is_empty() && inbox.reads.is_empty());
     }
 }

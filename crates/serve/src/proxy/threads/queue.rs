@@ -22,6 +22,16 @@ pub(super) struct ReceivedRequest {
     pub(super) queued: Stamp,
 }
 
+/// What a queue has for a thread that waits for servers, too.
+#[derive(Debug)]
+pub(super) enum QueueOffer {
+    Request(ReceivedRequest, QueueState),
+    /// Nothing yet: the thread is woken by the next request.
+    Later,
+    /// There will be no more.
+    Never,
+}
+
 /// The queue, and who works on it.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -31,8 +41,6 @@ pub(super) struct Queue {
     bound: usize,
     /// Requests that threads have taken and not finished.
     busy: AtomicU32,
-    /// Wakes the thread of a queue that also waits for servers.
-    wakeup: Option<Wakeup>,
 }
 
 #[derive(Debug, Default)]
@@ -40,18 +48,19 @@ struct Waiting {
     jobs: VecDeque<ReceivedRequest>,
     longest: usize,
     closed: bool,
+    /// Of threads that wait for servers, too.
+    wakeups: Vec<Arc<Wakeup>>,
 }
 
 impl Queue {
-    /// At most `bound` requests wait; the thread is woken when one comes.
-    pub(super) fn new(bound: usize, wakeup: Option<Wakeup>) -> Self {
+    /// At most `bound` requests wait.
+    pub(super) fn new(bound: usize) -> Self {
         Self {
             waiting: Mutex::default(),
             filled: Condvar::new(),
             emptied: Condvar::new(),
             bound: bound.max(1),
             busy: AtomicU32::new(0),
-            wakeup,
         }
     }
 
@@ -66,9 +75,10 @@ impl Queue {
         let mut waiting = self.emptied.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
         waiting.jobs.push_back(job);
         waiting.longest = waiting.longest.max(waiting.jobs.len());
+        let wakeup = waiting.wakeups.pop();
         drop(waiting);
         self.filled.notify_one();
-        if let Some(wakeup) = &self.wakeup {
+        if let Some(wakeup) = wakeup {
             wakeup.notify();
         }
     }
@@ -87,6 +97,26 @@ impl Queue {
     /// The next request, if there is one.
     pub(super) fn take_now(&self) -> Option<(ReceivedRequest, QueueState)> {
         self.next(self.lock(), false)
+    }
+
+    /// The next request, if there is one; if not, `wakeup` is notified of it until
+    /// [`Self::leave`]. `was_idle` says whether the thread had nothing to do before.
+    pub(super) fn offer(&self, wakeup: &Arc<Wakeup>, was_idle: bool) -> QueueOffer {
+        let mut waiting = self.lock();
+        if waiting.jobs.is_empty() {
+            if waiting.closed {
+                return QueueOffer::Never;
+            }
+            waiting.wakeups.push(Arc::clone(wakeup));
+            return QueueOffer::Later;
+        }
+        let (job, seen) = self.next(waiting, was_idle).expect("a request waits");
+        QueueOffer::Request(job, seen)
+    }
+
+    /// `wakeup` is not notified any more.
+    pub(super) fn leave(&self, wakeup: &Arc<Wakeup>) {
+        self.lock().wakeups.retain(|other| !Arc::ptr_eq(other, wakeup));
     }
 
     fn next(
@@ -110,25 +140,24 @@ impl Queue {
 
     /// No more requests will come.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        let mut waiting = self.lock();
+        waiting.closed = true;
+        let wakeups = std::mem::take(&mut waiting.wakeups);
+        drop(waiting);
         self.filled.notify_all();
         self.emptied.notify_all();
-        if let Some(wakeup) = &self.wakeup {
-            wakeup.notify();
-        }
+        wakeups.iter().for_each(|wakeup| wakeup.notify());
     }
 
-    /// Requests that wait or are being carried out.
-    pub(super) fn unfinished(&self) -> usize {
-        self.lock().jobs.len() + self.busy.load(Ordering::Relaxed) as usize
+    /// Requests that wait, and those that are being carried out.
+    pub(super) fn at_work(&self) -> (usize, u32) {
+        (self.lock().jobs.len(), self.busy.load(Ordering::Relaxed))
     }
 
-    /// The longest it has been.
-    pub(super) fn longest(&self) -> usize {
-        self.lock().longest
-    }
-
-    pub(super) fn wakeup(&self) -> Option<&Wakeup> {
-        self.wakeup.as_ref()
+    /// The longest it has been since the last call.
+    pub(super) fn take_longest(&self) -> usize {
+        let mut waiting = self.lock();
+        let now = waiting.jobs.len();
+        std::mem::replace(&mut waiting.longest, now)
     }
 }

@@ -1,0 +1,130 @@
+//! Decisions under way: what comes for a key between a `cas` and its copies.
+//!
+//! ```text
+//! cas       ─▶ first holder ─ STORED ─▶ set ─▶ the others
+//!    append ─▶ first holder ─ STORED ─▶ append ─▶ the others
+//! ```
+//!
+//! The first holder carries out what it is sent in that order. So what another client writes behind
+//! a decision goes to it alone, too, and to the others when it has answered: behind the copy, which
+//! would undo it. What has reached the others already is put in order otherwise: where nothing is
+//! left of the key (it was flushed, or its new value was too large) there is nothing to copy any
+//! more, and a read that has set how long it is kept says so behind the copy once more.
+//!
+//! Each loop knows of its own decisions, and each connection has its own order: what comes by
+//! another one may still overtake a copy.
+
+use krarup_record::KeyDigest;
+
+use super::Core;
+use crate::exchange::{Copies, Exchange, LaterTouch, Needs};
+use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
+use crate::merge::How;
+use crate::topology::Writes;
+use crate::upstreams::Pending;
+
+impl Core {
+    /// What is left to do when the first of a key's holders has answered a write.
+    #[inline]
+    pub(super) fn copies_of(&mut self, number: RequestId, holders: &[ServerId], writes: Writes) -> Copies {
+        match writes {
+            _ if holders.len() < 2 => Copies::None,
+            _ if self.requests[number].decides => Copies::Awaited,
+            Writes::Async => Copies::Behind,
+            _ if !self.deciding.is_empty() && self.comes_behind_decision(number, holders) => Copies::Deferred,
+            _ => Copies::None,
+        }
+    }
+
+    /// Whether a write comes behind a decision about its key. What its client sends next may be
+    /// read at another holder, and waits for the copies. A lane may still decide where the first
+    /// holder is down: that one answers nothing that the others could wait for.
+    #[cold]
+    fn comes_behind_decision(&mut self, number: RequestId, holders: &[ServerId]) -> bool {
+        let Exchange { visit, client, .. } = &self.requests[number];
+        let (key, client, mut behind) = (visit.key, *client, false);
+        self.each_decision(key, holders, |_| behind = true);
+        behind &= self.upstreams.is_up(holders[0]);
+        if behind && let Some(client) = client {
+            self.clients.wait_for_youngest(client);
+        }
+        behind
+    }
+
+    /// The decisions about a key that are to be copied to some of these servers.
+    fn each_decision(&mut self, key: KeyDigest, holders: &[ServerId], mut with: impl FnMut(&mut Needs)) {
+        for &number in self.deciding.get(&key).into_iter().flatten() {
+            let decision = &mut *self.requests[number].rest;
+            if decision.others.iter().any(|other| holders.contains(other)) {
+                with(decision);
+            }
+        }
+    }
+
+    /// The first holder of a request's key has been asked before the others, unless it is down.
+    pub(super) fn decision_begins(&mut self, number: RequestId) {
+        let Exchange { visit, waiting, .. } = &self.requests[number];
+        if *waiting > 0 {
+            self.deciding.entry(visit.key).or_default().push(number);
+        }
+    }
+
+    /// It has answered, or never will.
+    pub(super) fn decision_ends(&mut self, number: RequestId) {
+        let key = self.requests[number].visit.key;
+        let Some(deciding) = self.deciding.get_mut(&key) else { return };
+        deciding.retain(|other| *other != number);
+        if deciding.is_empty() {
+            self.deciding.remove(&key);
+        }
+    }
+
+    /// The reply waits for copies from now on: of a `cas` for all, of what came behind one for as
+    /// many as the pool wants of any write.
+    pub(super) fn await_copies(&mut self, number: RequestId, copies: Copies, pool: PoolId, others: usize) {
+        let pool = &self.routing[pool];
+        let all = copies == Copies::Awaited || pool.spec().writes == Writes::All;
+        let how = if all { How::Worst } else { How::Enough(pool.quorum(1 + others) as u16) };
+        self.requests[number].rest.merge.widen(how);
+    }
+
+    /// A key is removed at these servers at once: what was asked before leaves nothing to copy to
+    /// them.
+    pub(super) fn drop_copies(&mut self, key: KeyDigest, holders: &[ServerId]) {
+        self.each_decision(key, holders, |decision| decision.others.retain(|other| !holders.contains(other)));
+    }
+
+    /// The same for all keys at all servers, unless they are kept for a while.
+    pub(super) fn flush_copies(&mut self, delay: Option<i32>) {
+        if delay.is_none_or(|delay| delay <= 0) {
+            for &number in self.deciding.values().flatten() {
+                self.requests[number].rest.others.clear();
+            }
+        }
+    }
+
+    /// A read has changed how long a key is kept: that is to be so behind copies, too.
+    #[cold]
+    pub(super) fn touch_after_copies(&mut self, key: KeyDigest, touch: &LaterTouch) {
+        self.each_decision(key, &touch.holders, |decision| {
+            // They are sent in a row: of those that are alike one is enough.
+            if decision.later.last() != Some(touch) {
+                decision.later.push(touch.clone());
+            }
+        });
+    }
+
+    /// A server has been sent a copy by this connection: it is sent what is to follow it there.
+    pub(super) fn touch_behind_copy(
+        &mut self,
+        server: ServerId,
+        connection: ConnectionId,
+        number: RequestId,
+    ) {
+        let exchange = &self.requests[number];
+        for touch in exchange.rest.later.iter().filter(|touch| touch.holders.contains(&server)) {
+            let pending = Pending::copy(exchange.home, touch.expect);
+            self.upstreams.send(connection, pending, |out| out.tail().extend_from_slice(&touch.bytes));
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What other clients ask for a key while its first holder has to decide about a `cas`.
+
+use super::*;
+use krarup_service::ConnectionLoss;
+
+const CAS: &str = "cas a 0 0 1 77\r\ny\r\n";
+const COPY: &str = "set a 0 0 1\r\ny\r\n";
+
+/// Two servers that hold everything, and two clients, the first of which has sent a `cas`.
+fn deciding(spec: PoolSpec) -> (World, u32, u32) {
+    let mut world = one_pool(spec);
+    let (first, second) = (world.client(), world.client());
+    world.send(first, CAS);
+    assert_eq!((world.asked(0), world.asked(1)), (CAS.into(), String::new()));
+    (world, first, second)
+}
+
+fn copied() -> PoolSpec {
+    PoolSpec::of("main", vec![0, 1])
+}
+
+#[test]
+fn a_write_behind_a_cas_reaches_the_others_behind_its_copy() {
+    for (write, answer) in [
+        ("delete a\r\n", "DELETED\r\n"),
+        ("delete a\r\n", "NOT_FOUND\r\n"),
+        ("set a 0 0 1\r\nz\r\n", "STORED\r\n"),
+        ("add a 0 0 1\r\nz\r\n", "NOT_STORED\r\n"),
+        ("replace a 0 0 1\r\nz\r\n", "STORED\r\n"),
+        ("append a 0 0 1\r\nz\r\n", "STORED\r\n"),
+        ("prepend a 0 0 1\r\nz\r\n", "STORED\r\n"),
+        ("incr a 1\r\n", "6\r\n"),
+        ("decr a 1\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
+        ("touch a 60\r\n", "TOUCHED\r\n"),
+        ("md a\r\n", "HD\r\n"),
+        ("ma a v\r\n", "VA 1\r\n6\r\n"),
+        ("ms a 1 MR\r\nz\r\n", "HD\r\n"),
+        // It is for the first holder to decide, too.
+        ("ms a 1 c\r\nz\r\n", "HD c9\r\n"),
+    ] {
+        let (mut world, first, second) = deciding(copied());
+        world.send(second, write);
+        assert_eq!((world.asked(0), world.asked(1)), (write.into(), String::new()), "{write:?}");
+        world.answer(0, "STORED\r\n");
+        assert_eq!(world.asked(1), COPY, "{write:?}");
+        world.answer(0, answer);
+        assert_eq!(world.asked(1), write);
+        world.answer(1, "STORED\r\n");
+        assert_eq!((world.replied(first), world.replied(second)), ("STORED\r\n".into(), String::new()));
+        world.answer(1, answer);
+        assert_eq!(world.replied(second), answer, "{write:?}");
+        assert_eq!((world.core.events().disagreements, world.core.unfinished()), (0, 0));
+        assert!(world.core.deciding.is_empty());
+        // Behind it there is nothing to wait for.
+        world.send(second, "delete a\r\n");
+        assert_eq!((world.asked(0), world.asked(1)), ("delete a\r\n".into(), "delete a\r\n".into()));
+    }
+}
+
+#[test]
+fn nothing_is_copied_of_a_cas_that_came_too_late() {
+    let (mut world, first, second) = deciding(copied());
+    world.send(second, "append a 0 0 1\r\nz\r\n").write_servers();
+    world.answer(0, "EXISTS\r\nSTORED\r\n");
+    assert_eq!(world.asked(1), "append a 0 0 1\r\nz\r\n");
+    world.answer(1, "STORED\r\n");
+    assert_eq!((world.replied(first), world.replied(second)), ("EXISTS\r\n".into(), "STORED\r\n".into()));
+}
+
+/// It may be read at another holder.
+#[test]
+fn what_a_client_sends_after_such_a_write_waits_for_the_copy_of_it() {
+    let (mut world, _, second) = deciding(PoolSpec { reads: Reads::RoundRobin, ..copied() });
+    world.send(second, "delete b\r\ndelete a noreply\r\nget a\r\nget a\r\n");
+    assert_eq!((world.asked(0), world.asked(1)), ("delete b\r\ndelete a\r\n".into(), "delete b\r\n".into()));
+    world.answer(1, "DELETED\r\n").answer(0, "STORED\r\nDELETED\r\nDELETED\r\n");
+    assert_eq!(world.asked(1), format!("{COPY}delete a\r\n"));
+    assert_eq!((world.replied(second), world.asked(0)), ("DELETED\r\n".into(), String::new()));
+    world.answer(1, "STORED\r\nDELETED\r\n").write_clients();
+    assert_eq!((world.asked(0), world.asked(1)), ("get a\r\n".into(), "get a\r\n".into()));
+}
+
+/// All of them were accepted before there was anything to wait for.
+#[test]
+fn what_a_client_sends_after_several_such_writes_waits_for_the_last() {
+    let topology = || Topology::replicated(names(2), MultiGet::Whole);
+    let workers = Workers::Limited(1);
+    let mut world = World::before(topology(), CoreSettings { workers, ..settings() });
+    let (first, second) = (world.client(), world.client());
+    let append = "append a 0 0 1\r\nz\r\n";
+    world.send(first, CAS).send(second, format!("delete a\r\n{append}"));
+    assert_eq!((world.asked(0), world.asked(1)), (CAS.into(), String::new()));
+    world.core.reconfigure(settings(), topology(), world.now);
+    world.send(second, "get a\r\n");
+    assert_eq!((world.asked(0), world.asked(1)), (format!("delete a\r\n{append}"), String::new()));
+    world.answer(0, "STORED\r\nDELETED\r\n");
+    assert_eq!(world.asked(1), format!("{COPY}delete a\r\n"));
+    world.answer(1, "STORED\r\nDELETED\r\n");
+    assert_eq!(world.replied(second), "DELETED\r\n");
+    assert_eq!((world.asked(0), world.asked(1)), (String::new(), String::new()));
+    world.answer(0, "NOT_STORED\r\n");
+    assert_eq!(world.asked(1), append);
+    world.answer(1, "NOT_STORED\r\n");
+    assert_eq!(world.replied(second), "NOT_STORED\r\n");
+    assert_eq!(world.asked(0) + &world.asked(1), "get a\r\n");
+}
+
+#[test]
+fn what_takes_the_key_from_all_holders_leaves_nothing_to_copy() {
+    let too_large = format!("set a 0 0 101\r\n{}\r\n", "z".repeat(101));
+    for (request, asked, answer, reply) in [
+        (&*too_large, "delete a\r\n", "DELETED\r\n", "SERVER_ERROR object too large for cache\r\n"),
+        ("flush_all\r\n", "flush_all\r\n", "OK\r\n", "OK\r\n"),
+    ] {
+        let (mut world, first, second) = deciding(copied());
+        world.send(second, request);
+        assert_eq!((world.asked(0), world.asked(1)), (asked.into(), asked.into()));
+        let (third, add) = (world.client(), "add a 0 0 1\r\nx\r\n");
+        world.send(third, add);
+        assert_eq!((world.asked(0), world.asked(1)), (add.into(), add.into()));
+        world.answer(0, format!("STORED\r\n{answer}STORED\r\n"));
+        assert_eq!(world.asked(1), "", "{request:?}");
+        world.answer(1, format!("{answer}STORED\r\n"));
+        assert_eq!((world.replied(first), world.replied(second)), ("STORED\r\n".into(), reply.into()));
+        assert_eq!(world.replied(third), "STORED\r\n");
+        assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+    }
+    let (mut world, _, second) = deciding(copied());
+    world.send(second, "flush_all 10\r\n").write_servers();
+    world.received[1].clear();
+    world.answer(0, "STORED\r\n");
+    assert_eq!(world.asked(1), COPY, "until then it is there");
+}
+
+#[test]
+fn a_read_that_touches_says_so_behind_the_copy_too() {
+    let primary = || PoolSpec { reads: Reads::Primary, ..copied() };
+    for spec in [primary(), PoolSpec { fall_back_on_error: true, ..primary() }] {
+        for (read, touch, found, touched) in [
+            ("gat 60 b a\r\n", "touch a 60\r\n", "VALUE a 0 1\r\ny\r\nEND\r\n", "TOUCHED\r\n"),
+            ("mg a v T60\r\n", "mg a T60\r\n", "VA 1\r\ny\r\n", "HD\r\n"),
+        ] {
+            let (mut world, first, second) = deciding(spec.clone());
+            world.send(second, read);
+            let before = if read.starts_with("gat") { "touch b 60\r\n" } else { "" };
+            assert_eq!((world.asked(0), world.asked(1)), (read.into(), format!("{before}{touch}")));
+            world.answer(0, format!("STORED\r\n{found}"));
+            assert_eq!(world.asked(1), format!("{COPY}{touch}"));
+            let before = if read.starts_with("gat") { "NOT_FOUND\r\n" } else { "" };
+            world.answer(1, format!("{before}{touched}STORED\r\n{touched}"));
+            assert_eq!((world.replied(first), world.replied(second)), ("STORED\r\n".into(), found.into()));
+            assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn reads_that_touch_alike_say_so_once() {
+    let (mut world, _, second) = deciding(PoolSpec { reads: Reads::Primary, ..copied() });
+    world.send(second, "gat 60 a\r\ngat 60 a\r\ngat 90 a\r\n").write_servers();
+    world.received[1].clear();
+    world.answer(0, "STORED\r\n");
+    assert_eq!(world.asked(1), format!("{COPY}touch a 60\r\ntouch a 90\r\n"));
+}
+
+#[test]
+fn where_the_first_holder_is_lost_the_others_get_what_did_not_depend_on_it() {
+    let (mut world, first, second) = deciding(copied());
+    let third = world.client();
+    world.send(second, "delete a\r\n").send(third, "add a 0 0 1\r\nz\r\n").write_servers();
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+    assert_eq!(world.asked(1), "delete a\r\nadd a 0 0 1\r\nz\r\n");
+    world.answer(1, "DELETED\r\nSTORED\r\n");
+    for client in [first, second, third] {
+        assert_eq!(world.replied(client), "SERVER_ERROR server-0:1: gone\r\n");
+    }
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+    assert!(world.core.deciding.is_empty());
+}
+
+#[test]
+fn where_one_is_enough_a_write_behind_a_cas_is_answered_by_the_first() {
+    let (mut world, first, second) = deciding(PoolSpec { writes: Writes::First, ..copied() });
+    world.send(second, "delete a\r\n").write_servers();
+    world.answer(0, "STORED\r\nDELETED\r\n");
+    assert_eq!((world.replied(first), world.replied(second)), (String::new(), "DELETED\r\n".into()));
+    assert_eq!(world.asked(1), format!("{COPY}delete a\r\n"));
+    world.answer(1, "STORED\r\nDELETED\r\n");
+    assert_eq!(world.replied(first), "STORED\r\n");
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}
+
+#[test]
+fn a_reload_meanwhile_changes_nothing_of_the_order() {
+    let (mut world, first, second) = deciding(copied());
+    let topology = Topology::replicated(names(2), MultiGet::Sharded);
+    world.core.reconfigure(settings(), topology, world.now);
+    world.send(second, "delete a\r\n");
+    assert_eq!((world.asked(0), world.asked(1)), ("delete a\r\n".into(), String::new()));
+    world.answer(0, "STORED\r\nDELETED\r\n");
+    assert_eq!(world.asked(1), format!("{COPY}delete a\r\n"));
+    world.answer(1, "STORED\r\nDELETED\r\n");
+    assert_eq!((world.replied(first), world.replied(second)), ("STORED\r\n".into(), "DELETED\r\n".into()));
+}
+
+#[test]
+fn a_large_value_behind_a_cas_is_copied_in_its_turn() {
+    let length = 2 * LARGE_REQUEST;
+    let limits = Limits { value: length, ..Limits::default() };
+    let topology = Topology::replicated(names(2), MultiGet::Whole);
+    let mut world = World::before(topology, CoreSettings { limits, ..settings() });
+    let (first, second) = (world.client(), world.client());
+    world.send(first, CAS);
+    let write = format!("set a 0 0 {length}\r\n{}\r\n", "z".repeat(length));
+    let memory = Arc::new(write.clone().into_bytes());
+    let used = world.core.read_lent(second, &memory, 0..memory.len(), world.now, world.now);
+    assert_eq!(used, memory.len());
+    let all = |world: &mut World, server| {
+        let mut asked = String::new();
+        while let more = world.asked(server)
+            && !more.is_empty()
+        {
+            asked += &more;
+        }
+        asked
+    };
+    assert!(all(&mut world, 0) == format!("{CAS}{write}") && world.asked(1).is_empty());
+    world.answer(0, "STORED\r\nSTORED\r\n");
+    assert!(all(&mut world, 1) == format!("{COPY}{write}"));
+    world.answer(1, "STORED\r\nSTORED\r\n");
+    assert_eq!((world.replied(first), world.replied(second)), ("STORED\r\n".into(), "STORED\r\n".into()));
+}
