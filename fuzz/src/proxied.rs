@@ -34,7 +34,7 @@ pub fn check(bytes: &[u8]) {
 struct Rows(Arc<Mutex<usize>>);
 
 impl RowSink for Rows {
-    fn row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+    fn row(&mut self, visit: &Visit, servers: &[ServerVisit], _: usize) {
         assert!(visit.is_ordered(servers), "{visit:?} {servers:?}");
         *self.0.lock().expect("no thread panics with it") += 1;
     }

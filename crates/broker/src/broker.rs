@@ -798,7 +798,7 @@ impl Broker {
     pub fn take_batch(&mut self, now: Stamp, under_way: u32) -> Option<(u64, CommitBatch)> {
         let (number, batch) = self.queues.take_batch()?;
         let waiting = self.held.get(&number).map_or(0, Vec::len) as u32;
-        self.of_batch(number, |_, slot, _| {
+        self.of_batch(number, |_, slot| {
             slot.visit.taken = now.max(slot.visit.queued);
             slot.visit.busy_workers = under_way + 1;
             slot.visit.queue_length = waiting.saturating_sub(1);
@@ -807,13 +807,15 @@ impl Broker {
         Some((number, batch))
     }
 
-    /// Each answer that waits for this batch, with its client and the bytes of that one's answers.
-    fn of_batch(&mut self, number: u64, mut what: impl FnMut(ClientId, &mut Slot, &mut usize)) {
+    /// Each answer that waits for this batch, with its client.
+    fn of_batch(&mut self, number: u64, mut what: impl FnMut(ClientId, &mut Slot)) {
         let Some(clients) = self.held.get(&number) else { return };
         for &id in clients {
             let Some(Dialog { slots, slot_bytes, .. }) = &mut self.dialogs[id as usize] else { continue };
             for slot in slots.iter_mut().filter(|slot| slot.hold == Hold::Commit(number)) {
-                what(id, slot, slot_bytes);
+                *slot_bytes -= slot.bytes.len();
+                what(id, slot);
+                *slot_bytes += slot.bytes.len();
             }
         }
     }
@@ -826,7 +828,7 @@ impl Broker {
 
     /// A batch is on disk: it was sent then, and the store's answer arrived now.
     pub fn committed(&mut self, number: u64, sent: Stamp, now: Stamp) {
-        self.of_batch(number, |_, slot, _| {
+        self.of_batch(number, |_, slot| {
             let sent = sent.max(slot.visit.taken);
             slot.server = Some(ServerVisit::ok(0, sent, now.max(sent)));
         });
@@ -853,13 +855,11 @@ impl Broker {
         let next = self.queues.next_batch();
         let nothing_left = !self.queues.has_batch();
         let mut waiting = Vec::new();
-        self.of_batch(number, |id, slot, slot_bytes| {
+        self.of_batch(number, |id, slot| {
             if slot.verb == Some(Verb::Put) {
                 slot.hold = Hold::Free;
-                *slot_bytes -= slot.bytes.len();
                 slot.bytes.clear();
                 write::line(&mut slot.bytes, ReplyWord::OutOfMemory);
-                *slot_bytes += slot.bytes.len();
                 slot.visit.outcome = Ending::Refused;
             } else if nothing_left {
                 slot.hold = Hold::Free;

@@ -336,7 +336,7 @@ impl SharedQueues {
             Request::Stats => (once(RareRequest::Stats), For::Stats),
             Request::ListTubes => (once(RareRequest::Tubes), For::Tubes),
             Request::PauseTube { tube, seconds } => {
-                let known = queues.view_tube(tube, now).is_some();
+                let known = queues.has_tube(tube);
                 (once(RareRequest::Pause { tube: tube.into(), length: seconds, known }), For::Pause)
             }
             Request::Login { client: name, .. } => {
@@ -347,7 +347,7 @@ impl SharedQueues {
             Request::Unregister(name) => (once(RareRequest::Unregister(name.into())), For::Unregister),
             Request::CreateTube(tube) => (once(RareRequest::Create(tube.into())), For::Create),
             Request::DeleteTube(tube) => {
-                let known = queues.view_tube(tube, now).is_some();
+                let known = queues.has_tube(tube);
                 (once(RareRequest::DeleteTube { tube: tube.into(), known }), For::DeleteTube)
             }
             Request::LimitTube { tube, most, dead } => {

@@ -16,6 +16,7 @@ use krarup_proxy::{Config, Core, Edge, MultiGet, ProxySummary, RowSink, Topology
 use krarup_record::file::rows::{Lane, RowPlan, RowWriter};
 use krarup_record::file::{self, FileError, FileProblem};
 use krarup_record::{Recorder, ServerVisit, Visit, recorder};
+use krarup_serve::MemoryNotice;
 use krarup_serve::proxy::configuration::ConfigurationSource;
 use krarup_serve::proxy::credentials::check_files;
 use krarup_serve::proxy::events::{self, ProxyEnd, ProxyNotice};
@@ -28,7 +29,7 @@ use crate::failure::Failure;
 use crate::flags::{Flags, WithWords};
 use crate::last_steps::LastSteps;
 use crate::rows::{self, RowFileArgs, RowKeyArgs, listener};
-use crate::{headroom_page, input, output, recorded_headroom};
+use crate::{headroom_page, input, limits, output, recorded_headroom};
 
 mod ending;
 
@@ -422,7 +423,7 @@ fn import(path: &Path) -> Result<(), Failure> {
 struct Rows(Lane);
 
 impl RowSink for Rows {
-    fn row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+    fn row(&mut self, visit: &Visit, servers: &[ServerVisit], _: usize) {
         self.0.push(visit, servers);
     }
 }
@@ -457,18 +458,12 @@ fn tell(notice: ProxyNotice) {
             "warning: every client that reaches {address} can read and change everything; `users` or `tls` under [edge] in the configuration \
              ask who connects"
         ),
-        ProxyNotice::Cut(client, bytes) => {
-            eprintln!(
-                "warning: the memory is used up; client {client} was disconnected, which held {bytes} bytes of it and did not get on"
-            );
-        }
+        ProxyNotice::Cut(client, bytes) => limits::tell_memory(MemoryNotice::Cut(client, bytes)),
         ProxyNotice::MemoryShort(memory) => eprintln!(
             "warning: clients wait for memory: long requests do not fit into their half of an event loop's share of `memory` under [edge] \
              ({memory} bytes for all loops), or its buffers are full; small requests pass, /ready answers 503"
         ),
-        ProxyNotice::MemoryEnough(cut) => {
-            eprintln!("no client waits for memory any more; {cut} were disconnected meanwhile");
-        }
+        ProxyNotice::MemoryEnough(cut) => limits::tell_memory(MemoryNotice::Enough(cut)),
         ProxyNotice::Warning(what) => eprintln!("warning: {what}"),
         ProxyNotice::Reloaded => eprintln!("the configuration was read again and holds from now on"),
         ProxyNotice::NotReloaded(why) => {

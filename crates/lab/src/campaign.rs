@@ -244,11 +244,14 @@ fn with_later_anchors<'a>(
     let (Some(first), Some(last)) = (order.iter().position(is_due), order.iter().rposition(is_due)) else {
         return order;
     };
+    if is_anchor_run(order[last].1) {
+        return order;
+    }
     let (begin, end) = (anchor_run(block, 0), anchor_run(block + 1, 0));
     let there = store.anchor_runs(anchor, identities).into_iter().map(|manifest| manifest.repetition);
     let known = there.chain(order.iter().map(|(_, run)| *run)).filter(|run| (begin..end).contains(run));
     let next = known.max().map_or(begin, |most| most + 1);
-    if is_anchor_run(order[last].1) || next + 1 >= end {
+    if next + 1 >= end {
         return order;
     }
     order.insert(last + 1, (anchor, next + 1));

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::iter::Enumerate;
 
 use krarup_beanstalk::Verb;
-use krarup_memcache::response::{self, Expect, RequestedKeys, Response, ValuesRead};
+use krarup_memcache::response::{self, Anything, Expect, Response, ValuesRead};
 use krarup_memcache::{MetaCommand, Parsed, ReplyClass, Value, Values};
 use krarup_record::{KeyDigest, ServerVisit, Visit};
 use krarup_units::Stamp;
@@ -247,7 +247,7 @@ impl Client {
             let Some(&request) = self.in_flight.front() else { return Err(OutOfStep) };
             let settling = match request.asked.owed {
                 Owed::Cache(expect) => {
-                    match response::parse_asked(rest, expect, &mut AnyKeys, &mut self.read) {
+                    match response::parse_asked(rest, expect, &mut Anything, &mut self.read) {
                         Parsed::Complete { message, used } => {
                             self.answer(&request, expect, &message, now, shared);
                             Ok(used)
@@ -431,15 +431,6 @@ impl Client {
         self.inbox.clear();
         self.outbox.clear();
         (self.needed, self.read) = (0, ValuesRead::default());
-    }
-}
-
-/// Values of any keys are read: which were asked for is looked at when an answer is whole.
-struct AnyKeys;
-
-impl RequestedKeys for AnyKeys {
-    fn is_next(&mut self, _key: &[u8]) -> bool {
-        true
     }
 }
 

@@ -59,7 +59,9 @@ pub fn statistics(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '))
 }
 
-struct Anything;
+/// Values of any keys are read: which were asked for is looked at when an answer is whole.
+#[derive(Debug)]
+pub struct Anything;
 
 impl RequestedKeys for Anything {
     fn is_next(&mut self, _key: &[u8]) -> bool {

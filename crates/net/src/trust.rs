@@ -186,7 +186,7 @@ impl ServerCertVerifier for CertificateVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         // Where nothing of it is checked, too: its key, by which the server signs, is read from it.
-        ParsedCertificate::try_from(certificate)?;
+        let parsed = ParsedCertificate::try_from(certificate)?;
         let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
         // The name is looked at last: where that is wrong everything else was right.
         let checked = chain.verify_server_cert(certificate, intermediates, name, ocsp, now);
@@ -198,7 +198,7 @@ impl ServerCertVerifier for CertificateVerifier {
                 if self.trusted.iter().any(|trusted| trusted == certificate) =>
             {
                 if self.names {
-                    verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+                    verify_server_name(&parsed, name)?;
                 }
                 Ok(ServerCertVerified::assertion())
             }

@@ -49,7 +49,7 @@ pub use schema::QueueSchema;
 pub use sharing::Sharing;
 
 use blocking::BlockingSession;
-use place::{END_HOLDER, LIGHT, LOOK, OWN, fence_of, is_fatal, lock_of, migrate};
+use place::{END_HOLDER, IS_OVERDUE, LIGHT, LOOK, OWN, fence_of, is_fatal, lock_of, migrate};
 pub(crate) use place::{Reconnecting, only_reads};
 use rows::{NameTable, read, since_1970, wall};
 use silence::OwnerSilence;
@@ -142,16 +142,12 @@ impl Owned {
     pub fn take(place: Database, address: &str, mut waits: impl FnMut(&str)) -> Result<Self, StoreError> {
         let mut client = place.connect()?;
         migrate(&mut client)?;
+        let look = format!(
+            "SELECT coalesce(address, ''), process, renewed, {IS_OVERDUE} FROM krarup.owner WHERE shard = 0"
+        );
         let (mut told, mut silence) = (None, OwnerSilence::default());
         while !client.query_one(OWN, &[])?.get::<_, bool>(0) {
-            let owner = client.query_one(
-                "SELECT coalesce(address, ''), process, renewed, renewed < clock_timestamp() - make_interval(secs => $1) \
-                 AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1802658162 AND objid = 2 \
-                             AND mode = 'ExclusiveLock' AND granted AND pid = process \
-                             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) \
-                 FROM krarup.owner WHERE shard = 0",
-                &[&LEASE.as_secs_f64()],
-            )?;
+            let owner = client.query_one(&look, &[&LEASE.as_secs_f64(), &lock_of(Shard::WHOLE)])?;
             let address: String = owner.get(0);
             if told.as_ref() != Some(&address) {
                 waits(&address);

@@ -318,8 +318,7 @@ impl Broker {
         visit.queued = asking.now.max(visit.received);
         visit.taken = visit.queued;
         if let Some(shared) = &mut self.shared {
-            let known = self.queues.view_tube(queue, asking.now).is_some();
-            let number = shared.query_empty(asking.id, queue, known);
+            let number = shared.query_empty(asking.id, queue, self.queues.has_tube(queue));
             return self.wait_for_answer(asking.id, Hold::Asked(number), verb, visit);
         }
         let after = self.queues.empty_tube(queue);

@@ -69,18 +69,15 @@ impl Service for Broker {
                 Parsed::Invalid(InvalidRequest::Discard { why, discard }) => {
                     dialog.discard = Some(Discard::of_line(why, discard));
                 }
-                Parsed::Complete { message: request @ Request::PutBatch(batch), used } => {
-                    if self.shared.as_ref().is_some_and(|shared| !shared.may_go(id, &request)) {
-                        dialog.stuck = true;
-                        break;
-                    }
-                    done += used;
-                    self.put_batch(id, &batch, used, received, now);
-                }
                 Parsed::Complete { message: request, used } => {
                     if self.shared.as_ref().is_some_and(|shared| !shared.may_go(id, &request)) {
                         dialog.stuck = true;
                         break;
+                    }
+                    if let Request::PutBatch(batch) = &request {
+                        done += used;
+                        self.put_batch(id, batch, used, received, now);
+                        continue;
                     }
                     if dialog.put_with > Some(self.committed) && !goes_beside_puts(&request, &self.queues) {
                         dialog.stuck = true;

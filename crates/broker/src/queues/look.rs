@@ -173,6 +173,11 @@ impl Queues {
         })
     }
 
+    /// Whether a tube of this name is there.
+    pub(crate) fn has_tube(&self, name: &str) -> bool {
+        self.tubes.find(name).is_some()
+    }
+
     /// One tube, as `stats-tube` tells of it.
     pub fn view_tube(&self, name: &str, now: Stamp) -> Option<TubeView> {
         let place = self.tubes.find(name)?;

@@ -185,7 +185,7 @@ impl SharedQueues {
             }
             (For::Tubes, DatabaseReply::Names(names)) => {
                 let mut all = queues.tube_names();
-                all.extend(names.into_iter().filter(|name| queues.view_tube(name, now).is_none()));
+                all.extend(names.into_iter().filter(|name| !queues.has_tube(name)));
                 write::list(&mut bytes, all.iter().map(|name| &**name));
             }
             (For::StatsJob, DatabaseReply::Job(view)) => match view {

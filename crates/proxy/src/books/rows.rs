@@ -8,14 +8,8 @@ use smallvec::SmallVec;
 
 /// Where recorded rows go besides the recorder.
 pub trait RowSink: Send {
-    /// One row, complete.
-    fn row(&mut self, visit: &Visit, servers: &[ServerVisit]);
-
-    /// The same, and the number of the pool of its first key.
-    fn row_of(&mut self, pool: usize, visit: &Visit, servers: &[ServerVisit]) {
-        let _ = pool;
-        self.row(visit, servers);
-    }
+    /// One row, complete; `pool` is the number of that of its first key.
+    fn row(&mut self, visit: &Visit, servers: &[ServerVisit], pool: usize);
 
     /// A server has answered a request whose row is complete already.
     fn late(&mut self, visit: &ServerVisit) {
@@ -54,10 +48,10 @@ impl Rows {
     #[inline]
     pub(super) fn row(&mut self, visit: &Visit, servers: &[ServerVisit], pool: usize) {
         if self.of == 1 {
-            return self.sink().row_of(pool, visit, servers);
+            return self.sink().row(visit, servers, pool);
         }
         let servers: SmallVec<[ServerVisit; 8]> = servers.iter().map(|one| self.numbered(one)).collect();
-        self.sink().row_of(pool, visit, &servers);
+        self.sink().row(visit, &servers, pool);
     }
 
     pub(super) fn late(&mut self, visit: &ServerVisit) {

@@ -152,13 +152,7 @@ impl Core {
             exchange.failure = Some(outcome);
             exchange.rest.merge.fail(pending.part, ReplyClass::ServerError, text.as_bytes());
             exchange.waiting -= 1;
-            let copies = std::mem::take(&mut exchange.copies);
-            if copies.follow_decision() {
-                self.decision_ends(number);
-            }
-            if copies == Copies::Deferred {
-                self.copy_to_others(number, copies, now);
-            }
+            self.first_ends(number, false, now);
             self.complete_if_answered(number, now);
         }
         self.admit_waiting(connection);
@@ -244,17 +238,10 @@ impl Core {
         } else {
             self.requests.add(number, pending.part, reply, memory);
         }
-        let exchange = &mut self.requests[number];
-        let copies = std::mem::take(&mut exchange.copies);
         // What is gone at the first goes at the others too.
-        let gone = exchange.visit.operation == Operation::Delete && reply.class == ReplyClass::NotFound;
-        if copies.follow_decision() {
-            self.decision_ends(number);
-        }
-        let done = reply.class.severity() == 0 || gone || copies == Copies::Deferred;
-        if copies != Copies::None && done {
-            self.copy_to_others(number, copies, now);
-        }
+        let deletes = self.requests[number].visit.operation == Operation::Delete;
+        let gone = deletes && reply.class == ReplyClass::NotFound;
+        self.first_ends(number, reply.class.severity() == 0 || gone, now);
         self.complete_if_answered(number, now);
     }
 

@@ -15,6 +15,7 @@
 //! another one may still overtake a copy.
 
 use krarup_record::KeyDigest;
+use krarup_units::Stamp;
 
 use super::Core;
 use crate::exchange::{Copies, Exchange, LaterTouch, Needs};
@@ -69,8 +70,20 @@ impl Core {
         }
     }
 
-    /// It has answered, or never will.
-    pub(super) fn decision_ends(&mut self, number: RequestId) {
+    /// The first holder has answered, or never will; whether what was asked is `done` there. The
+    /// others get what they are to get now.
+    #[inline]
+    pub(super) fn first_ends(&mut self, number: RequestId, done: bool, now: Stamp) {
+        let copies = std::mem::take(&mut self.requests[number].copies);
+        if copies.follow_decision() {
+            self.decision_ends(number);
+        }
+        if copies == Copies::Deferred || copies != Copies::None && done {
+            self.copy_to_others(number, copies, now);
+        }
+    }
+
+    fn decision_ends(&mut self, number: RequestId) {
         let key = self.requests[number].visit.key;
         let Some(deciding) = self.deciding.get_mut(&key) else { return };
         deciding.retain(|other| *other != number);

@@ -32,7 +32,7 @@ type Rows = Arc<Mutex<Vec<(Visit, Vec<ServerVisit>)>>>;
 struct Keep(Rows);
 
 impl RowSink for Keep {
-    fn row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
+    fn row(&mut self, visit: &Visit, servers: &[ServerVisit], _: usize) {
         self.0.lock().unwrap().push((*visit, servers.to_vec()));
     }
 }

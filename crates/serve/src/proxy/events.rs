@@ -902,11 +902,10 @@ fn in_place_of(listeners: &[(Address, usize)], mut given: Vec<Listener>) -> Vec<
     ];
     let mut taken: Vec<Option<Listener>> = listeners.iter().map(|_| None).collect();
     for fits in fits {
-        for ((address, _), place) in listeners.iter().zip(&mut taken) {
+        let places = listeners.iter().zip(&mut taken).filter(|(_, place)| place.is_none());
+        for ((address, _), place) in places {
             let found = given.iter().position(|given| fits(given, address));
-            if let Some(found) = found.filter(|_| place.is_none()) {
-                *place = Some(given.remove(found));
-            }
+            *place = found.map(|found| given.remove(found));
         }
     }
     taken

@@ -11,7 +11,9 @@ use tokio_postgres::Error;
 
 use super::blocking::BlockingSession;
 use super::heads::INDEXES;
-use super::place::{Database, END_HOLDER, LEASE, LIGHT, LOOK, OWN, StoreError, lock_of, migrate, only_reads};
+use super::place::{
+    Database, END_HOLDER, IS_OVERDUE, LEASE, LIGHT, LOOK, OWN, StoreError, lock_of, migrate, only_reads,
+};
 use super::silence::OwnerSilence;
 use crate::owners::ShardOwner;
 use krarup_broker::shards::Shard;
@@ -239,15 +241,9 @@ pub(super) fn lay_out(client: &mut BlockingSession, shards: u32) -> Result<(), E
 
 /// Ends the session of a shard's owner that has been silent for too long; whether there was one.
 pub(super) fn end_silent(client: &mut BlockingSession, shard: Shard) -> Result<bool, Error> {
-    let ended = client
-        .execute(
-            "SELECT pg_terminate_backend(process) FROM krarup.owner \
-             WHERE shard = $1 AND renewed < clock_timestamp() - make_interval(secs => $2) \
-               AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1802658162 AND objid = $3::int4::oid \
-                           AND mode = 'ExclusiveLock' AND granted AND pid = process \
-                           AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))",
-            &[&(shard.number as i32), &LEASE.as_secs_f64(), &lock_of(shard)],
-        )?;
+    let end =
+        format!("SELECT pg_terminate_backend(process) FROM krarup.owner WHERE {IS_OVERDUE} AND shard = $3");
+    let ended = client.execute(&end, &[&LEASE.as_secs_f64(), &lock_of(shard), &(shard.number as i32)])?;
     Ok(ended > 0)
 }
 

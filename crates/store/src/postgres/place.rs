@@ -51,6 +51,12 @@ const IS_RENAMED: &str = "SELECT EXISTS (SELECT FROM pg_proc WHERE oid = to_regp
 /// The two numbers of our advisory locks: ours, and what is locked.
 const MIGRATING: &str = "SELECT pg_advisory_xact_lock(1802658162, 1)";
 pub(super) const OWN: &str = "SELECT pg_try_advisory_lock(1802658162, 2)";
+/// Whether an owner's row is older than $1 seconds, and its session holds the lock $2 of this
+/// database: a copy of the row names a session that is at work in another.
+pub(super) const IS_OVERDUE: &str = "renewed < clock_timestamp() - make_interval(secs => $1) \
+     AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 1802658162 AND objid = $2::int4::oid \
+                 AND mode = 'ExclusiveLock' AND granted AND pid = process \
+                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
 /// Ends other sessions that hold one of our locks.
 pub(super) const END_HOLDER: &str = include_str!("end_holder.sql");
 

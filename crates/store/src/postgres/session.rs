@@ -295,6 +295,11 @@ impl DatabaseSession {
                 self.timeline.replace(Some(timeline));
             }
             Err(error) if self.is_over(&error) => return Err(error),
+            Err(error)
+                if error.code().is_some_and(|code| matches!(&code.code()[..2], "53" | "57" | "58")) =>
+            {
+                return Err(error);
+            }
             // Not every database tells it.
             Err(_) => {}
         }

@@ -22,11 +22,7 @@ impl SharedBooks {
 }
 
 impl RowSink for SharedBooks {
-    fn row(&mut self, visit: &Visit, servers: &[ServerVisit]) {
-        self.row_of(0, visit, servers);
-    }
-
-    fn row_of(&mut self, pool: usize, visit: &Visit, servers: &[ServerVisit]) {
+    fn row(&mut self, visit: &Visit, servers: &[ServerVisit], pool: usize) {
         self.lock().enter(visit, servers, pool);
     }
 

@@ -2,7 +2,7 @@
 //! clients.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use krarup_net::blocking::{BlockingConnection, Wakeup, wait};
@@ -56,8 +56,7 @@ impl Executor {
         clock: Clock,
         books: SharedBooks,
         finished: Arc<Finished>,
-        wakeup: Arc<Wakeup>,
-    ) -> Self {
+    ) -> io::Result<Self> {
         // Each request comes once, and could not be offered again later.
         core.lift_windows();
         let server =
@@ -65,7 +64,8 @@ impl Executor {
         let servers = std::iter::repeat_with(server).take(core.server_count()).collect();
         let (entered, clients) = (Events::default(), BTreeMap::new());
         let wall = WallWatch::new(clock);
-        Self { core, config, clock, wall, books, entered, servers, clients, finished, wakeup }
+        let wakeup = Arc::new(Wakeup::new()?);
+        Ok(Self { core, config, clock, wall, books, entered, servers, clients, finished, wakeup })
     }
 
     /// A reader of this server: what several could answer is asked of it, while it is up.
@@ -347,7 +347,7 @@ impl Executor {
 }
 
 /// The system's words for an error, without its number.
-fn plain(error: &std::io::Error) -> String {
+fn plain(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => "no connection within the time allowed".into(),
         _ => crate::driver::plain(error),
@@ -378,7 +378,7 @@ mod tests {
     struct Rows(Arc<Mutex<Vec<Visit>>>);
 
     impl RowSink for Rows {
-        fn row(&mut self, visit: &Visit, _: &[ServerVisit]) {
+        fn row(&mut self, visit: &Visit, _: &[ServerVisit], _: usize) {
             self.0.lock().unwrap().push(*visit);
         }
     }
@@ -393,8 +393,8 @@ mod tests {
         };
         let (mut core, books, rows) = (core(), SharedBooks::new(core()), Rows::default());
         core.keep_rows(Box::new(rows.clone()), 0, 1);
-        let wakeup = Arc::new(Wakeup::new().unwrap());
-        (Executor::new(core, Arc::new(config), clock, books, Arc::clone(finished), wakeup), rows)
+        let made = Executor::new(core, Arc::new(config), clock, books, Arc::clone(finished));
+        (made.unwrap(), rows)
     }
 
     /// A server that loses its first connection, and answers one request on the next: when it was

@@ -35,7 +35,6 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
-use krarup_net::blocking::Wakeup;
 use krarup_net::mio::{Poll, Waker};
 use krarup_net::signal::Signals;
 use krarup_net::{Clock, Listener, listen};
@@ -157,8 +156,7 @@ pub fn run(
         core.sign_in_with(credentials.login.clone());
         let place = begun.replace(begun.get() + 1);
         core.keep_rows(Box::new(books.clone()), place, threads);
-        let wakeup = Arc::new(Wakeup::new()?);
-        Ok(Executor::new(core, shared.clone(), clock, books.clone(), finished.clone(), wakeup))
+        Executor::new(core, shared.clone(), clock, books.clone(), finished.clone())
     };
     let queues = start(form, topology.servers.len(), config.queue, executor, &finished).map_err(system)?;
     listener.register(poll.registry(), LISTENER).map_err(system)?;
