@@ -291,6 +291,24 @@ def session(side, statements):
     return subprocess.Popen(side.cluster.psql(side.database, *statements), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+def drain_beside(side, seconds, after, statements, count=1):
+    """64 workers before jobs that wait, and after so many seconds sessions beside them: what `drain` says, and when these began."""
+    marks, sessions = [], []
+
+    def begin_sessions():
+        # What comes after is held against a rate without them.
+        time.sleep(after)
+        marks.append(time.time_ns())
+        for _ in range(count):
+            sessions.append(session(side, statements))
+            time.sleep(0.1)
+
+    run = drain(side, 64, seconds, begin_sessions) or sys.exit(f"error: {side.name} did nothing")
+    for one in sessions:
+        one.kill()
+    return run, marks[0]
+
+
 def held(flags, cluster, queues, make):
     """64 workers before jobs that wait: while a session holds a snapshot, and while others read."""
     table = [["side", "before a snapshot: jobs/s", "held: last jobs/s", "last over before", "before readers: jobs/s", f"{READERS} readers: jobs/s", "with over before"]]
@@ -300,35 +318,15 @@ def held(flags, cluster, queues, make):
         side.rate = measured.rate or 2000
         side.fill(1.3 * side.rate * (flags.held + part + 1))
         holding = f"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT txid_current(), count(*) FROM {big_tables(cluster, side.database)[0]}; SELECT pg_sleep(600)"
-        marks, sessions = [], []
-
-        def hold():
-            # What the end is held against is a rate without it.
-            time.sleep(part)
-            marks.append(time.time_ns())
-            sessions.append(session(side, [holding]))
-
-        run = drain(side, 64, flags.held + part, hold) or sys.exit(f"error: {side.name} did nothing")
-        sessions[0].kill()
+        run, began = drain_beside(side, flags.held + part, part, [holding])
         subprocess.run(cluster.psql("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%' AND pid <> pg_backend_pid()"), stdout=subprocess.DEVNULL)
-        first = rate_between(run["done"], run["begun"], marks[0])
+        first = rate_between(run["done"], run["begun"], began)
         last = rate_between(run["done"], run["ended"] - int(part * SECOND), run["ended"])
         side.fill(1.5 * side.rate * (flags.readers + 1))
         scans = "; ".join(f"SELECT count(*) FROM {name}" for name in big_tables(cluster, side.database))
         reading = f"BEGIN ISOLATION LEVEL REPEATABLE READ; {scans}; SELECT pg_sleep(0.3); {scans}; SELECT pg_sleep(0.3); COMMIT"
-        marks, sessions = [], []
-
-        def readers():
-            time.sleep(flags.readers / 3)
-            marks.append(time.time_ns())
-            for _ in range(READERS):
-                sessions.append(session(side, [reading] * 200))
-                time.sleep(0.1)
-
-        run = drain(side, 64, flags.readers, readers)
-        for one in sessions:
-            one.kill()
-        before, beside = rate_between(run["done"], run["begun"], marks[0]), rate_between(run["done"], marks[0], run["ended"])
+        run, began = drain_beside(side, flags.readers, flags.readers / 3, [reading] * 200, READERS)
+        before, beside = rate_between(run["done"], run["begun"], began), rate_between(run["done"], began, run["ended"])
         side.stop()
         table.append([side.name, f"{first:,.0f}", f"{last:,.0f}", f"{last / first:.2f}", f"{before:,.0f}", f"{beside:,.0f}", f"{beside / before:.2f}"])
         told(f"held: {table[-1]}")

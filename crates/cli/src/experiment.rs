@@ -214,7 +214,7 @@ impl SpecSource {
         Self::read_by(Spec::parse, name, text)
     }
 
-    fn read_by(
+    pub(crate) fn read_by(
         parse: fn(&str, &str) -> Result<Spec, Mistakes>,
         name: &str,
         text: String,
@@ -459,7 +459,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     let records = RecordedExperiment { spec, plan: &plan, store: &store };
     // Nothing of an earlier machine or program is in results that begin now.
     let begins = there.kept == 0 || !out.join(ENVIRONMENT).is_file();
-    let system = trials::system(&kind, String::new(), &starter, spec);
+    let system = trials::system(&kind, &starter, spec);
     if !begins {
         same_system(&store, &there.systems, &system, manner.yes)?;
     }
@@ -468,7 +468,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     let seal = sheet::seal(guesses, &store, timestamp(started as u64)).map_err(unwritable)?;
     let shares = reach_baselines(records, &mut starter, &stop)?;
     same_shares(out, &there.systems, &shares, manner.yes)?;
-    calibrate(records, begins, &mut starter, (&kind, started), &stop)?;
+    calibrate(records, begins, &mut starter, (&system, started), &stop)?;
     let system = trials::kept_system(&system, shares);
     let seconds = starter.seconds.clone();
     let mut testbed = Local::new(spec, starter);
@@ -625,12 +625,12 @@ fn goes_on(directory: &Path, what: String, yes: bool) -> Result<(), Failure> {
 }
 
 /// Finds out what the limits of the spec give, and writes down what all of it runs on, where the
-/// results begin now: servers of this kind, at this time.
+/// results begin now: this system, at this time.
 fn calibrate(
     records: RecordedExperiment<'_>,
     begins: bool,
     starter: &mut Starter,
-    (kind, started): (&str, Seconds),
+    (system, started): (&Environment, Seconds),
     stop: &Stop,
 ) -> Result<(), Failure> {
     let RecordedExperiment { spec, store, .. } = records;
@@ -643,7 +643,7 @@ fn calibrate(
         eprintln!("{found}");
     }
     if begins {
-        let environment = trials::environment(kind, timestamp(started as u64), starter, spec);
+        let environment = trials::environment(system, timestamp(started as u64), starter, spec);
         let environment = environment.map_err(|error| ended(stop, &error))?;
         write_environment(store, &environment).map_err(unwritable_in(store.directory()))?;
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use krarup_analysis::anchor::{self, AnchorRuns};
+use krarup_analysis::anchor::AnchorRuns;
 use krarup_analysis::design;
 use krarup_analysis::missing;
 use krarup_analysis::predict::{self, WantedPredictions};
@@ -81,11 +81,7 @@ impl RecordedExperiment<'_> {
     fn pooled(&self, known: &mut KnownTrials) -> Result<PooledTrials, Failure> {
         let Self { spec, plan, store } = *self;
         let mut with_folders = known.with_folders(spec, plan, store)?;
-        let anchors = trials::anchors(spec, plan, store)?;
-        let anchor = spec.anchor.as_ref().and_then(|anchor| {
-            let cell = plan.anchor(spec)?;
-            anchor::judge(&cell.name(), anchor.get_ref().within, anchors)
-        });
+        let anchor = trials::anchor(spec, plan, store)?;
         if let Some(anchor) = &anchor {
             with_folders.retain(|(_, trial)| !anchor.left_out.contains(&trial.repetition));
         }

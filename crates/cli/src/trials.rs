@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use krarup_analysis::anchor::AnchorRun;
+use krarup_analysis::anchor::{self, AnchorRun, AnchorRuns};
 use krarup_analysis::distribution::{QUANTILES, share_of, tail_length, tail_share};
 use krarup_analysis::results::{Environment, ProcessorLimit, Way};
 use krarup_analysis::trial::{
@@ -17,7 +17,7 @@ use krarup_analysis::trial::{
 use krarup_lab::agent::facts::Facts;
 use krarup_lab::fault::Happened;
 use krarup_lab::identities::Identities;
-use krarup_lab::plan::{Plan, anchor_run};
+use krarup_lab::plan::{Plan, anchor_block};
 use krarup_lab::platform::Platform;
 use krarup_lab::spec::{Program, Spec, StationRole};
 use krarup_lab::store::{self, Manifest, ResultsDirectory, TrialSystem, folders};
@@ -50,16 +50,10 @@ pub(crate) fn with_folders(
     plan: &Plan,
     store: &ResultsDirectory,
 ) -> Result<Vec<(PathBuf, Trial)>, Failure> {
-    let ReadTrials { trials, unread } = all_but(&BTreeMap::new(), spec, plan, store)?;
-    unread.iter().for_each(|(_, why)| why.warn("its trial is left out"));
+    let mut known = KnownTrials::default();
+    let trials = known.with_folders(spec, plan, store)?;
+    known.unread.iter().for_each(|(_, why)| why.warn("its trial is left out"));
     Ok(trials)
-}
-
-/// What was read of a directory: trials that are complete, each with its folder, and why others
-/// cannot be read any more.
-struct ReadTrials {
-    trials: Vec<(PathBuf, Trial)>,
-    unread: Vec<(PathBuf, Failure)>,
 }
 
 /// Trials that were read already: while an experiment runs, what is complete does not change.
@@ -78,55 +72,41 @@ impl KnownTrials {
         plan: &Plan,
         store: &ResultsDirectory,
     ) -> Result<Vec<(PathBuf, Trial)>, Failure> {
-        let ReadTrials { trials, unread } = all_but(&self.trials, spec, plan, store)?;
-        self.unread = unread;
-        for (folder, trial) in &trials {
-            if !self.trials.contains_key(folder) {
+        let mut trials = Vec::new();
+        let identities = identities(plan, store)?;
+        let scale = kept_scale(store.directory())?;
+        self.unread.clear();
+        for cell in &plan.cells {
+            for repetition in 0..spec.repetitions.most() {
+                let complete = store.complete(cell, repetition, &identities);
+                let Some((folder, manifest)) = complete else { continue };
+                if let Some(known) = self.trials.get(&folder) {
+                    trials.push((folder, known.clone()));
+                    continue;
+                }
+                let clients = cell.count(&spec.stations.clients, 1);
+                let cool_down = spec.phases.cool_down > 0.0;
+                let mut trial = match trial(&folder, clients, plan.label(cell), repetition, cool_down) {
+                    Ok(trial) => trial,
+                    Err(why) => {
+                        self.unread.push((folder, why));
+                        continue;
+                    }
+                };
+                if let Some(by) = manifest.slower {
+                    trial = trial.scaled_back(by);
+                    let shares = manifest.system.unwrap_or_default().shares;
+                    let stations = scale.iter().map(|kept| &kept.testbed.stations);
+                    stations.for_each(|stations| of_machines(&mut trial.cpu, by, stations, &shares));
+                }
+                trial.factors = cell.named_levels();
+                trial.disturbed = manifest.disturbed;
                 self.trials.insert(folder.clone(), trial.clone());
+                trials.push((folder, trial));
             }
         }
         Ok(trials)
     }
-}
-
-/// Every trial of the plan that is complete, with its folder; those that are known are not read.
-fn all_but(
-    known: &BTreeMap<PathBuf, Trial>,
-    spec: &Spec,
-    plan: &Plan,
-    store: &ResultsDirectory,
-) -> Result<ReadTrials, Failure> {
-    let (mut trials, mut unread) = (Vec::new(), Vec::new());
-    let identities = identities(plan, store)?;
-    let scale = kept_scale(store.directory())?;
-    for cell in &plan.cells {
-        for repetition in 0..spec.repetitions.most() {
-            let Some((folder, manifest)) = store.complete(cell, repetition, &identities) else { continue };
-            if let Some(known) = known.get(&folder) {
-                trials.push((folder, known.clone()));
-                continue;
-            }
-            let clients = cell.count(&spec.stations.clients, 1);
-            let cool_down = spec.phases.cool_down > 0.0;
-            let mut trial = match trial(&folder, clients, plan.label(cell), repetition, cool_down) {
-                Ok(trial) => trial,
-                Err(why) => {
-                    unread.push((folder, why));
-                    continue;
-                }
-            };
-            if let Some(by) = manifest.slower {
-                trial = trial.scaled_back(by);
-                let shares = manifest.system.unwrap_or_default().shares;
-                let stations = scale.iter().map(|kept| &kept.testbed.stations);
-                stations.for_each(|stations| of_machines(&mut trial.cpu, by, stations, &shares));
-            }
-            trial.factors = cell.named_levels();
-            trial.disturbed = manifest.disturbed;
-            trials.push((folder, trial));
-        }
-    }
-    Ok(ReadTrials { trials, unread })
 }
 
 /// Processor time that was scaled back, as that of the machines which stations stand for: by the
@@ -158,16 +138,20 @@ pub(crate) fn seals(
     Ok(plan.cells.iter().flat_map(of_cell).collect())
 }
 
-/// The runs of the anchor that are complete, by block.
-pub(crate) fn anchors(spec: &Spec, plan: &Plan, store: &ResultsDirectory) -> Result<Vec<AnchorRun>, Failure> {
-    let Some(cell) = plan.anchor(spec) else { return Ok(Vec::new()) };
+/// What the runs of the anchor that are complete say; none where there are none.
+pub(crate) fn anchor(
+    spec: &Spec,
+    plan: &Plan,
+    store: &ResultsDirectory,
+) -> Result<Option<AnchorRuns>, Failure> {
+    let (Some(anchor), Some(cell)) = (&spec.anchor, plan.anchor(spec)) else { return Ok(None) };
     let run = |manifest: Manifest| {
         let Manifest { repetition, started_unix, throughput, response, .. } = manifest;
-        let its = |block: &u32| (anchor_run(*block, 0)..anchor_run(block + 1, 0)).contains(&repetition);
-        let block = (0..spec.repetitions.most()).find(its)?;
+        let block = anchor_block(repetition).filter(|block| *block < spec.repetitions.most())?;
         Some(AnchorRun { block, started_unix, throughput, response })
     };
-    Ok(store.anchor_runs(cell, &identities(plan, store)?).into_iter().filter_map(run).collect())
+    let runs = store.anchor_runs(cell, &identities(plan, store)?).into_iter().filter_map(run).collect();
+    Ok(anchor::judge(&cell.name(), anchor.get_ref().within, runs))
 }
 
 /// Which trials belong to a directory that is read.
@@ -257,7 +241,7 @@ fn apart_by_machine(clocks: &BTreeMap<String, Offset>) -> Option<Seconds> {
 }
 
 /// What all of it runs on: machines and programs.
-pub(crate) fn system(servers: &str, started: String, starter: &Starter, spec: &Spec) -> Environment {
+pub(crate) fn system(servers: &str, starter: &Starter, spec: &Spec) -> Environment {
     let host = Platform::this();
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let mut environment = Environment {
@@ -270,9 +254,7 @@ pub(crate) fn system(servers: &str, started: String, starter: &Starter, spec: &S
             ("servers".into(), servers.to_owned()),
         ],
         command_line: words.collect::<Vec<_>>().join(" "),
-        started,
-        ways: Vec::new(),
-        limits: starter.calibrations.iter().map(limit).collect(),
+        ..Environment::default()
     };
     let others = starter.hosts.machines();
     let between = spec.stations.middleware.as_ref().and_then(|station| station.program);
@@ -286,25 +268,25 @@ pub(crate) fn system(servers: &str, started: String, starter: &Starter, spec: &S
     environment
 }
 
-/// The same with the ways between hosts.
+/// The same with when trials began on it, the ways between hosts, and what limits give.
 ///
 /// # Errors
 /// Where a host cannot reach another.
 pub(crate) fn environment(
-    servers: &str,
+    system: &Environment,
     started: String,
     starter: &Starter,
     spec: &Spec,
 ) -> Result<Environment, StationError> {
-    let mut environment = system(servers, started, starter, spec);
     let most = stations::kinds(spec).map(|kind| kind.count);
     let slower = spec.slower();
     let way = |one: Throughput| {
         let bits_per_second = one.bits_per_second.map(|bits| bits * slower);
         Way { from: one.from, to: one.to, bits_per_second }
     };
-    environment.ways = starter.throughputs(most)?.into_iter().map(way).collect();
-    Ok(environment)
+    let ways = starter.throughputs(most)?.into_iter().map(way).collect();
+    let limits = starter.calibrations.iter().map(limit).collect();
+    Ok(Environment { started, ways, limits, ..system.clone() })
 }
 
 /// Adds to what trials were measured on what is another machine or program now, and says what.

@@ -18,7 +18,7 @@ use krarup_units::Seconds;
 
 use crate::identities::Identities;
 use crate::identity::{Identity, ManifestIdentity};
-use crate::plan::{Plan, PlannedCell, anchor_run, is_anchor_run, with_anchors};
+use crate::plan::{Plan, PlannedCell, anchor_block, anchor_run, is_anchor_run, with_anchors};
 use crate::spec::Spec;
 use crate::stop::Stop;
 use crate::store::{Manifest, ResultsDirectory, TrialSystem};
@@ -247,11 +247,11 @@ fn with_later_anchors<'a>(
     if is_anchor_run(order[last].1) {
         return order;
     }
-    let (begin, end) = (anchor_run(block, 0), anchor_run(block + 1, 0));
+    let is_its = |run: u32| anchor_block(run) == Some(block);
     let there = store.anchor_runs(anchor, identities).into_iter().map(|manifest| manifest.repetition);
-    let known = there.chain(order.iter().map(|(_, run)| *run)).filter(|run| (begin..end).contains(run));
-    let next = known.max().map_or(begin, |most| most + 1);
-    if next + 1 >= end {
+    let known = there.chain(order.iter().map(|(_, run)| *run)).filter(|run| is_its(*run));
+    let next = known.max().map_or(anchor_run(block, 0), |most| most + 1);
+    if !is_its(next + 1) {
         return order;
     }
     order.insert(last + 1, (anchor, next + 1));

@@ -169,12 +169,17 @@ pub fn is_anchor_run(run: u32) -> bool {
     run >= ANCHORS
 }
 
+/// The block of a run of the anchor; none of a repetition.
+pub fn anchor_block(run: u32) -> Option<u32> {
+    run.checked_sub(ANCHORS).map(|anchor| anchor / MOST_ANCHORS)
+}
+
 /// What a run is called: its repetition from 0, or the block and the number of a run of the anchor,
 /// as folders are named.
 pub fn run_name(repetition: u32) -> String {
-    match repetition.checked_sub(ANCHORS) {
+    match anchor_block(repetition) {
         None => repetition.to_string(),
-        Some(anchor) => format!("anchor-{}-{}", anchor / MOST_ANCHORS, anchor % MOST_ANCHORS),
+        Some(block) => format!("anchor-{block}-{}", repetition - anchor_run(block, 0)),
     }
 }
 

@@ -353,14 +353,14 @@ impl Conductor {
         observe: &mut dyn FnMut(&LoadProgress<'_>),
     ) -> Result<(u64, u64), LoadError> {
         load.check().map_err(LoadError::Config)?;
-        let mut parts = load.parts().into_iter().zip(read_traces(load)?).collect::<Vec<_>>();
+        let parts = load.parts().into_iter().zip(read_traces(load)?);
         // A queue has no keys to be populated, and of a trace that names its own none is asked for.
-        parts.retain(|(class, trace)| {
+        let populated = parts.filter(|(class, trace)| {
             !class.workload.is_of_queue() && trace.as_ref().is_none_or(|trace| !trace.names_all())
         });
         // Classes that share a range of keys and the size of values share what is stored.
         let mut workloads: Vec<(Workload, Vec<KeyFamily>)> = Vec::new();
-        for (class, _) in parts {
+        for (class, _) in populated {
             let mut families = vec![KeyFamily::Plain];
             let further = [KeyFamily::Counter, KeyFamily::Text].into_iter();
             families.extend(further.filter(|&one| class.workload.uses(one)));

@@ -159,13 +159,7 @@ impl Books {
         } else {
             self.recorder.record(visit, servers);
         }
-        self.slowest.offer(visit, servers, pool.index());
-        if let Some(live) = &mut self.live {
-            live.finish(visit, servers);
-        }
-        if let Some(rows) = &mut self.rows {
-            rows.row(visit, servers, pool.index());
-        }
+        self.pass_on(visit, servers, pool);
         if self.finished.len() == TOGETHER {
             self.settle();
         }
@@ -174,12 +168,20 @@ impl Books {
     /// A request that was finished elsewhere, where no loop says what it used.
     pub(crate) fn enter(&mut self, visit: &Visit, servers: &[ServerVisit], pool: PoolId) {
         self.recorder.record(visit, servers);
+        self.pass_on(visit, servers, pool);
+        if let Some(live) = &mut self.live
+            && live.window_begun() + WINDOW <= visit.replied
+        {
+            live.loop_use(visit.replied, LoopUse::default());
+        }
+    }
+
+    /// A finished request goes to whatever keeps more of it than the recorder.
+    #[inline]
+    fn pass_on(&mut self, visit: &Visit, servers: &[ServerVisit], pool: PoolId) {
         self.slowest.offer(visit, servers, pool.index());
         if let Some(live) = &mut self.live {
             live.finish(visit, servers);
-            if live.window_begun() + WINDOW <= visit.replied {
-                live.loop_use(visit.replied, LoopUse::default());
-            }
         }
         if let Some(rows) = &mut self.rows {
             rows.row(visit, servers, pool.index());

@@ -519,10 +519,8 @@ impl Config {
 
     /// What the core needs of it.
     pub fn settings(&self) -> CoreSettings {
-        // Threads are workers or readers.
-        let readers = self.all_pools().iter().any(|(_, pool)| pool.readers.is_some());
-        let workers = match self.engine {
-            Engine::Threads if readers => WorkerSetting::Fixed(Workers::Unlimited),
+        let workers = match (self.engine, self.thread_form()) {
+            (Engine::Threads, Ok(ThreadDesign::Readers(_))) => WorkerSetting::Fixed(Workers::Unlimited),
             _ => self.workers,
         };
         CoreSettings {

@@ -17,6 +17,7 @@ use self::changes::RecentChanges;
 use self::ejection::SlowMembers;
 use self::places::PlacesByServer;
 use crate::ids::{PoolId, RequestId, ServerId};
+use crate::merge::How;
 use crate::topology::{Hedge, PoolSpec, Reads, WhenDown, Writes};
 
 /// A pool at work: what it was told to be, and what it has given to which server.
@@ -670,12 +671,12 @@ impl Pool {
         &self.runs
     }
 
-    /// How many of `holders` must agree before a write is done.
-    pub(crate) fn quorum(&self, holders: usize) -> usize {
+    /// How the answers of so many holders to a write become one.
+    pub(crate) fn write_answered_by(&self, holders: usize) -> How {
         match self.spec.writes {
-            Writes::All => holders,
-            Writes::Quorum => holders / 2 + 1,
-            Writes::First | Writes::Async => 1,
+            Writes::All => How::Worst,
+            Writes::Quorum => How::Enough((holders / 2 + 1) as u16),
+            Writes::First | Writes::Async => How::Enough(1),
         }
     }
 

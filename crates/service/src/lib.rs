@@ -198,11 +198,9 @@ pub trait Service {
 
     // ---- memory ---------------------------------------------------------------------------------
 
-    /// Bytes of memory that replies to `client` hold. What is kept for the next ones is not held by
-    /// these.
+    /// Bytes of memory that replies to `client` hold.
     fn held(&self, client: ClientId) -> usize {
-        let output = self.output(client);
-        if output.is_empty() { 0 } else { output.held() }
+        self.output(client).held_by_waiting()
     }
 
     /// Bytes by which replies have grown since this was last called, where the service makes them

@@ -259,6 +259,11 @@ impl Outbox {
         self.bytes.capacity() + self.lent_bytes + self.kept_bytes
     }
 
+    /// The same by what waits: memory that is kept for what comes next is not held by that.
+    pub fn held_by_waiting(&self) -> usize {
+        if self.is_empty() { 0 } else { self.held() }
+    }
+
     /// Bytes of memory held, those lent left out.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()

@@ -259,8 +259,7 @@ impl Service for Broker {
     /// Answers that wait for their commit hold memory, too.
     fn held(&self, id: ClientId) -> usize {
         let dialog = self.dialogs[id as usize].as_ref().expect("it is connected");
-        let leaving = if dialog.outbox.is_empty() { 0 } else { dialog.outbox.held() };
-        leaving + dialog.slot_bytes
+        dialog.outbox.held_by_waiting() + dialog.slot_bytes
     }
 
     fn take_growth(&mut self) -> usize {

@@ -14,7 +14,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use krarup_analysis::anchor;
 use krarup_analysis::predict::{busiest_machine, link_use, process_use};
 use krarup_lab::plan::Plan;
 use krarup_lab::spec::Spec;
@@ -32,6 +31,7 @@ use krarup_record::holds::HoldRow;
 use krarup_record::summary::MiddlewareSummary;
 
 use super::files::failed;
+use crate::experiment::SpecSource;
 use crate::failure::Failure;
 use crate::folders::{holding, load_results};
 use crate::input::{self, json};
@@ -138,13 +138,11 @@ fn experiment_of(run: &Path) -> Option<PathBuf> {
 /// repetitions whose anchor differs.
 fn counted_trials(experiment: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
     let path = experiment.join("spec.toml");
-    let spec = Spec::parse_recorded(&input::text(&path)?, &path.display().to_string())
-        .map_err(|mistakes| Failure::from(mistakes).or_hint("docs/reference/spec.md lists every key"))?;
+    let (name, text) = (path.display().to_string(), input::text(&path)?);
+    let SpecSource { spec, .. } = SpecSource::read_by(Spec::parse_recorded, &name, text)?;
     let (plan, store) = (Plan::of(&spec), ResultsDirectory::at(experiment));
     let identities = trials::identities(&plan, &store)?;
-    let anchors = trials::anchors(&spec, &plan, &store)?;
-    let anchor = spec.anchor.as_ref();
-    let anchor = anchor.and_then(|anchor| anchor::judge("the anchor", anchor.get_ref().within, anchors));
+    let anchor = trials::anchor(&spec, &plan, &store)?;
     let left_out = anchor.map(|anchor| anchor.left_out).unwrap_or_default();
     let mut counted = BTreeSet::new();
     for cell in &plan.cells {

@@ -24,7 +24,7 @@ const ROWS: &str = "<!-- rows of: ";
 const FOLDERS: [&str; 2] = ["comparisons", "reproductions"];
 
 fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
+    root().join("docs").join(name)
 }
 
 /// A file of comma-separated values as a table: the first column names rows.

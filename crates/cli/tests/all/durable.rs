@@ -823,9 +823,7 @@ impl<'a> BetweenTwoBatches<'a> {
 
     /// Ends that session; until it is over.
     fn let_go(cluster: &Cluster, name: &str, holder: thread::JoinHandle<Output>) {
-        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-                   WHERE datname = current_database() AND wait_event = 'PgSleep'";
-        cluster.sql(name, end);
+        cluster.end_sleeping(name);
         assert!(!holder.join().unwrap().status.success());
     }
 }

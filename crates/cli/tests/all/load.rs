@@ -1237,10 +1237,13 @@ fn unix_sockets_are_targets_like_any_other() {
     assert_eq!(number(&result, "/verified/mismatched"), 0);
 }
 
+fn certificate(name: &str) -> String {
+    format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
 #[test]
 fn targets_may_be_encrypted_and_want_a_password() {
     let server = Program::memcached(&[]);
-    let certificate = |name: &str| format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"));
     let users = file_with("users", "anna:secret\n");
     let edge = format!(
         "users = {users:?}\ntls = {{ certificate = {:?}, key = {:?}, client_authorities = {:?} }}",
@@ -1278,7 +1281,6 @@ fn targets_may_be_encrypted_and_want_a_password() {
 #[test]
 fn a_certificate_that_servers_miss_is_named() {
     let server = Program::memcached(&[]);
-    let certificate = |name: &str| format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"));
     let (own, key, authority) =
         (certificate("proxy.pem"), certificate("proxy.key"), certificate("authority.pem"));
     let edge =

@@ -451,7 +451,7 @@ fn make_docs_runs_every_test_that_rewrites() {
         let place = path.to_string_lossy();
         let module = ["/tests/all/", "/src/"].iter().find_map(|part| place.rsplit_once(*part));
         let module = module.map_or("", |(_, file)| file.trim_end_matches(".rs")).replace('/', "::");
-        for function in rewriting(text, "(\"UPDATE\")") {
+        for function in rewriting(text) {
             read += 1;
             let test = format!("{module}::{function}");
             if !words.split_whitespace().any(|word| test.contains(word)) {
@@ -463,9 +463,10 @@ fn make_docs_runs_every_test_that_rewrites() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The tests of a file that ask this, themselves or by the function above them that does; where
-/// none of them calls it, it is for other files, and is named itself.
-fn rewriting<'a>(text: &'a str, asked: &str) -> Vec<&'a str> {
+/// The tests of a file that ask whether to, themselves or by the function above them that does;
+/// where none of them calls it, it is for other files, and is named itself.
+fn rewriting(text: &str) -> Vec<&str> {
+    let asked = "(\"UPDATE\")";
     let mut parts = text.split("#[test]");
     let above = parts.next().and_then(|part| part.split_once(asked)).map(|(before, _)| before);
     let function = above.and_then(|before| before.rsplit_once("fn ")?.1.split('(').next());

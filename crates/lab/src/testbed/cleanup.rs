@@ -73,18 +73,24 @@ fn kill(process: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
 
     use super::*;
+
+    /// A process that runs on, and is written down.
+    fn noted(ledger: &Ledger) -> Child {
+        let mut command = Command::new("sleep");
+        command.arg("600").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        ledger.note(child.id());
+        child
+    }
 
     #[test]
     fn what_still_runs_is_ended_and_no_other_process() {
         let path = std::env::temp_dir().join(format!("krarup-ledger-{}", std::process::id()));
         let ledger = Ledger::at(&path);
-        let mut command = Command::new("sleep");
-        command.arg("600").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        ledger.note(child.id());
+        let mut child = noted(&ledger);
         // Another process has our number by now.
         fs::write(&path, format!("{}{} 1\n", fs::read_to_string(&path).unwrap(), std::process::id()))
             .unwrap();
@@ -97,10 +103,7 @@ mod tests {
     fn what_a_copy_lists_is_left_and_what_was_moved_is_not() {
         let path = std::env::temp_dir().join(format!("krarup-ledger-copied-{}", std::process::id()));
         let ledger = Ledger::at(&path);
-        let mut command = Command::new("sleep");
-        command.arg("600").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        ledger.note(child.id());
+        let mut child = noted(&ledger);
         let [copy, moved] = ["copy", "moved"].map(|name| path.with_extension(name));
         fs::copy(&path, &copy).unwrap();
         assert_eq!(Ledger::at(&copy).settle(), 0, "another runner has started it");

@@ -136,8 +136,7 @@ impl Clients {
     /// older ones.
     pub(crate) fn waiting(&self, id: ClientId, requests: &Requests) -> usize {
         let client = &self.all[id];
-        // What is kept for the next replies is not held by these.
-        let mut waiting = if client.out.is_empty() { 0 } else { client.out.held() };
+        let mut waiting = client.out.held_by_waiting();
         let mut next = client.next_to_render;
         while let Some(number) = next {
             let exchange = &requests[number];

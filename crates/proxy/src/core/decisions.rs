@@ -95,9 +95,10 @@ impl Core {
     /// The reply waits for copies from now on: of a `cas` for all, of what came behind one for as
     /// many as the pool wants of any write.
     pub(super) fn await_copies(&mut self, number: RequestId, copies: Copies, pool: PoolId, others: usize) {
-        let pool = &self.routing[pool];
-        let all = copies == Copies::Awaited || pool.spec().writes == Writes::All;
-        let how = if all { How::Worst } else { How::Enough(pool.quorum(1 + others) as u16) };
+        let how = match copies {
+            Copies::Awaited => How::Worst,
+            _ => self.routing[pool].write_answered_by(1 + others),
+        };
         self.requests[number].rest.merge.widen(how);
     }
 

@@ -268,15 +268,15 @@ impl Core {
                 self.requests.keep(number, source);
             }
             self.send_to(place.holders[0], number, 0, false, expect, &mut request);
-            if copies != Copies::Behind {
+            if copies.follow_decision() {
                 self.decision_begins(number);
             }
         } else {
-            exchange.rest.answered_by(match (place.holders.len(), writes) {
-                (1, _) if !shares => How::One,
+            exchange.rest.answered_by(match place.holders.len() {
+                1 if !shares => How::One,
                 // Such a reply does not go out before gets are parted.
-                (1, _) | (_, Writes::All) => How::Worst,
-                (holders, _) => How::Enough(self.routing[place.pool].quorum(holders) as u16),
+                1 => How::Worst,
+                holders => self.routing[place.pool].write_answered_by(holders),
             });
             for (part, &server) in place.holders.iter().enumerate() {
                 self.send_to(server, number, part as u16, false, expect, &mut request);

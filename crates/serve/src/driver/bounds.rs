@@ -249,8 +249,8 @@ impl Driver {
     /// After each pass: who waits for memory is read on where there is some, and where nothing has
     /// got on for a second the largest that stand still are disconnected.
     pub(crate) fn look_after_memory<S: Service>(&mut self, service: &mut S, outbound: &mut impl Outbound<S>) {
-        self.memory.grew(service.take_growth());
-        if self.memory.is_due() || !self.memory.waiting.is_empty() && self.memory.has_changed() {
+        self.count_memory(service, outbound);
+        if !self.memory.waiting.is_empty() && self.memory.has_changed() {
             self.count_memory_now(service, outbound);
         }
         if !self.to_cut.is_empty() {
@@ -454,6 +454,11 @@ mod tests {
         assert!(driver.clients[0].is_none());
     }
 
+    fn store_big(cache: &mut Cache) {
+        let set = format!("set big 0 0 400000\r\n{}\r\n", "v".repeat(400_000));
+        assert_eq!(cache.read(0, set.as_bytes(), Stamp(0), Stamp(0)), set.len());
+    }
+
     fn serve_all(driver: &mut Driver, cache: &mut Cache) {
         while driver.has_more_to_do() {
             driver.serve(cache, &Events::with_capacity(1));
@@ -468,8 +473,7 @@ mod tests {
         let settings = DriverSettings { memory, ..ClientLimits::default().into() };
         let (mut driver, mut cache) = (testing::driver(settings), testing::cache());
         let mut clients = [(); 8].map(|()| testing::connect(&mut driver, &mut cache));
-        let set = format!("set big 0 0 400000\r\n{}\r\n", "v".repeat(400_000));
-        assert_eq!(cache.read(0, set.as_bytes(), Stamp(0), Stamp(0)), set.len());
+        store_big(&mut cache);
         for client in &mut clients {
             client.write_all(b"get big\r\n").unwrap();
         }
@@ -485,8 +489,7 @@ mod tests {
         let settings = DriverSettings { memory: 1 << 18, ..ClientLimits::default().into() };
         let (mut driver, mut cache) = (testing::driver(settings), testing::cache());
         let mut client = testing::connect(&mut driver, &mut cache);
-        let set = format!("set big 0 0 400000\r\n{}\r\n", "v".repeat(400_000));
-        assert_eq!(cache.read(0, set.as_bytes(), Stamp(0), Stamp(0)), set.len());
+        store_big(&mut cache);
         client.write_all(b"get big\r\n").unwrap();
         serve_all(&mut driver, &mut cache);
         assert!(driver.clients[0].is_some() && cache.held(0) > 1 << 18);

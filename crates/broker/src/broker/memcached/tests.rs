@@ -86,13 +86,19 @@ fn a_close_after_the_time_to_run_leaves_the_message_where_it_is() {
     assert_eq!(say(&mut broker, id, "get q/close/open\r\n"), "VALUE q/close/open 0 1\r\na\r\nEND\r\n");
 }
 
-#[test]
-fn a_close_after_the_time_to_run_asks_nothing_of_a_database_that_decides() {
+/// A broker whose database decides, and its client that has opened a message of `q`.
+fn sharing_with_open() -> (Broker, ClientId) {
     let mut broker = sharing();
     let id = broker.opened_memcached();
     broker.read(id, b"get q/open\r\n", NOW, NOW);
     database_answers(&mut broker, ResultCode::Done);
     assert_eq!(hear(&mut broker, id), "VALUE q/open 0 1\r\nx\r\nEND\r\n");
+    (broker, id)
+}
+
+#[test]
+fn a_close_after_the_time_to_run_asks_nothing_of_a_database_that_decides() {
+    let (mut broker, id) = sharing_with_open();
     let late = NOW + Nanos::from_secs(61);
     broker.read(id, b"get q/close\r\n", late, late);
     assert_eq!(broker.output(id).unsent(), RAN_OUT);
@@ -102,11 +108,7 @@ fn a_close_after_the_time_to_run_asks_nothing_of_a_database_that_decides() {
 /// Else the database could look for the next message before that one is back.
 #[test]
 fn what_is_open_is_over_before_a_database_that_decides_is_asked_for_the_next() {
-    let mut broker = sharing();
-    let id = broker.opened_memcached();
-    broker.read(id, b"get q/open\r\n", NOW, NOW);
-    database_answers(&mut broker, ResultCode::Done);
-    assert_eq!(hear(&mut broker, id), "VALUE q/open 0 1\r\nx\r\nEND\r\n");
+    let (mut broker, id) = sharing_with_open();
     for key in ["q/abort/open", "q/close/open"] {
         let said = format!("get {key}\r\n");
         assert_eq!(broker.read(id, said.as_bytes(), NOW, NOW), 0);

@@ -378,6 +378,13 @@ impl Cluster {
         self.sql("postgres", &statement) != "0"
     }
 
+    /// Ends the sessions in a database that sleep; how many there were.
+    pub(crate) fn end_sleeping(&self, database: &str) -> String {
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        self.sql(database, end)
+    }
+
     /// Ends all sessions of brokers in a database, and waits for it: they tell what they have read
     /// when they end.
     pub(crate) fn end_sessions(&self, database: &str) {

@@ -28,9 +28,15 @@ struct Pair {
 impl Pair {
     /// Commits wait for the standby. None where PostgreSQL is not installed.
     fn start(name: &str) -> Option<Self> {
+        let pair = Self::start_loose(name)?;
+        pair.primary.waits_for("*");
+        Some(pair)
+    }
+
+    /// The same, but commits wait for no standby.
+    fn start_loose(name: &str) -> Option<Self> {
         let primary = Cluster::start(&format!("{name}-0"))?;
         let standby = primary.standby(&format!("{name}-1"));
-        primary.waits_for("*");
         Some(Self { name: name.to_owned(), primary, standby, made: 2 })
     }
 
@@ -39,6 +45,22 @@ impl Pair {
         let mut folders = [self.primary.folder(), self.standby.folder()];
         folders.sort_unstable();
         format!("host={},{} user=krarup dbname={database}", folders[0].display(), folders[1].display())
+    }
+
+    /// The first message of a database is at the standby; until then it waits.
+    fn has_passed_on(&self, database: &str) {
+        until("the first is at the standby", || {
+            let found = self.standby.try_sql(database, "SELECT count(*) FROM krarup.message");
+            String::from_utf8_lossy(&found.stdout).trim() == "1"
+        });
+    }
+
+    /// From here on the standby hears nothing.
+    fn cut_off(&self) {
+        self.standby.set("postgres", "primary_conninfo", "");
+        until("it has no primary", || {
+            self.primary.sql("postgres", "SELECT count(*) FROM pg_stat_replication") == "0"
+        });
     }
 
     /// The primary's processes are killed, all at once; the standby is the primary from then on.
@@ -98,11 +120,9 @@ fn no_answered_message_is_lost_when_a_synchronous_standby_takes_over() {
 /// What the guide warns of: a standby that commits do not wait for, and that is behind.
 #[test]
 fn an_answered_message_is_lost_when_a_standby_that_is_behind_takes_over() {
-    let Some(primary) = Cluster::start("behind-0") else {
+    let Some(mut pair) = Pair::start_loose("behind") else {
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
     };
-    let standby = primary.standby("behind-1");
-    let mut pair = Pair { name: "behind".into(), primary, standby, made: 2 };
     pair.primary.sql("postgres", "CREATE ROLE few LOGIN");
     pair.primary.sql("postgres", "CREATE DATABASE queues OWNER few");
     let store = pair.store("queues").replace("user=krarup", "user=few");
@@ -111,16 +131,8 @@ fn an_answered_message_is_lost_when_a_standby_that_is_behind_takes_over() {
     broker.says_text("no commit waits for a standby, and there is one (behind-1)");
     let mut broker = broker.listening();
     say(&mut broker.connect(), "put 1 0 60 5\r\nfirst\r\n", "INSERTED 1\r\n");
-    let arrived = "SELECT count(*) FROM krarup.message";
-    until("the first is at the standby", || {
-        let found = pair.standby.try_sql("queues", arrived);
-        String::from_utf8_lossy(&found.stdout).trim() == "1"
-    });
-    // From here on the standby hears nothing.
-    pair.standby.set("postgres", "primary_conninfo", "");
-    until("it has no primary", || {
-        pair.primary.sql("postgres", "SELECT count(*) FROM pg_stat_replication") == "0"
-    });
+    pair.has_passed_on("queues");
+    pair.cut_off();
     say(&mut broker.connect(), "put 1 0 60 6\r\nsecond\r\n", "INSERTED 2\r\n");
     pair.fail_over();
     broker.says_text("the database is there again");
@@ -131,28 +143,18 @@ fn an_answered_message_is_lost_when_a_standby_that_is_behind_takes_over() {
 /// What a worker does with a message that was lost is done to no other.
 #[test]
 fn an_id_that_a_fail_over_has_lost_is_given_to_no_other_message() {
-    let Some(primary) = Cluster::start("ids-0") else {
+    let Some(mut pair) = Pair::start_loose("ids") else {
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
     };
-    let standby = primary.standby("ids-1");
-    let mut pair = Pair { name: "ids".into(), primary, standby, made: 2 };
-    let count = "SELECT count(*) FROM krarup.message";
     let mut running = Vec::new();
     for mode in &MODES[1..] {
         pair.primary.sql("postgres", &format!("CREATE DATABASE {mode}"));
         let broker = broker(&pair.store(mode), mode);
         put_many(&mut broker.connect(), 0..1);
-        until("the first is at the standby", || {
-            let found = pair.standby.try_sql(mode, count);
-            String::from_utf8_lossy(&found.stdout).trim() == "1"
-        });
+        pair.has_passed_on(mode);
         running.push((mode, broker));
     }
-    // From here on the standby hears nothing.
-    pair.standby.set("postgres", "primary_conninfo", "");
-    until("it has no primary", || {
-        pair.primary.sql("postgres", "SELECT count(*) FROM pg_stat_replication") == "0"
-    });
+    pair.cut_off();
     // More than a sequence's numbers that are in the log before they are given.
     let lost = running.iter().map(|(_, broker)| put_many(&mut broker.connect(), 0..100));
     let lost: Vec<Vec<u64>> = lost.collect();
@@ -164,7 +166,7 @@ fn an_id_that_a_fail_over_has_lost_is_given_to_no_other_message() {
         for id in lost {
             say(&mut peer, &format!("delete {id}\r\n"), "NOT_FOUND\r\n");
         }
-        assert_eq!(pair.primary.sql(mode, count), "101", "{mode}");
+        assert_eq!(pair.primary.sql(mode, "SELECT count(*) FROM krarup.message"), "101", "{mode}");
         assert!(broker.stop().success);
     }
 }
@@ -258,10 +260,9 @@ fn loses_nothing(cluster: &PatroniCluster, store: impl Fn(&str) -> String) {
 /// other.
 #[test]
 fn of_several_hosts_the_one_is_used_that_takes_writes() {
-    let Some(primary) = Cluster::start("hosts-0") else {
+    let Some(Pair { primary, standby, .. }) = Pair::start_loose("hosts") else {
         return skipped("PostgreSQL is not installed: apt-get install postgresql");
     };
-    let standby = primary.standby("hosts-1");
     primary.sql("postgres", "CREATE DATABASE queues");
     let store = |hosts: [&Cluster; 2], more: &str| {
         let [first, second] = hosts.map(|cluster| cluster.folder().display());

@@ -311,9 +311,7 @@ pub(crate) fn a_database_that_hangs_takes_nothing_until_it_answers(cluster: &Clu
         assert!(asked(*admin, "GET", "/health").starts_with("HTTP/1.1 200"), "{name}");
     }
     for (name, mut broker, admin, mut peer, mut holder) in hung {
-        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-                   WHERE datname = current_database() AND wait_event = 'PgSleep'";
-        assert_eq!(cluster.sql(&name, end), "1");
+        assert_eq!(cluster.end_sleeping(&name), "1");
         assert!(!holder.wait().unwrap().success());
         peer.expect(b"INSERTED 2\r\n").unwrap();
         broker.says_text("the database answers again");

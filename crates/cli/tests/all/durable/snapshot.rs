@@ -151,9 +151,7 @@ pub(crate) fn an_owner_begins_all_the_same(cluster: &Cluster) {
         assert!(owner.stop().success);
         assert_eq!(has_indexes(), "t");
         // The session outlives its client.
-        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-                   WHERE wait_event = 'PgSleep' AND datname = current_database()";
-        until("the snapshot is gone", || cluster.sql(name, end) == "0");
+        until("the snapshot is gone", || cluster.end_sleeping(name) == "0");
     }
     assert!(broker(&store, "owned").stop().success);
     assert_eq!(has_indexes(), "f");

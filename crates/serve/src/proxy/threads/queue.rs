@@ -103,15 +103,14 @@ impl Queue {
     /// [`Self::leave`]. `was_idle` says whether the thread had nothing to do before.
     pub(super) fn offer(&self, wakeup: &Arc<Wakeup>, was_idle: bool) -> QueueOffer {
         let mut waiting = self.lock();
-        if waiting.jobs.is_empty() {
-            if waiting.closed {
-                return QueueOffer::Never;
-            }
+        if waiting.jobs.is_empty() && !waiting.closed {
             waiting.wakeups.push(Arc::clone(wakeup));
             return QueueOffer::Later;
         }
-        let (job, seen) = self.next(waiting, was_idle).expect("a request waits");
-        QueueOffer::Request(job, seen)
+        match self.next(waiting, was_idle) {
+            Some((job, seen)) => QueueOffer::Request(job, seen),
+            None => QueueOffer::Never,
+        }
     }
 
     /// `wakeup` is not notified any more.
