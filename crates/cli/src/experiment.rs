@@ -463,11 +463,10 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     if !begins {
         same_system(&store, &there.systems, &system, manner.yes)?;
     }
-    manner.keep_plan(records, &identities, source.text.as_bytes()).map_err(unwritable)?;
     let started = now();
     let seal = sheet::seal(guesses, &store, timestamp(started as u64)).map_err(unwritable)?;
-    let shares = reach_baselines(records, &mut starter, &stop)?;
-    same_shares(out, &there.systems, &shares, manner.yes)?;
+    let shares = reach_baselines(records, &mut starter, (&there.systems, manner.yes), &stop)?;
+    manner.keep_plan(records, &identities, source.text.as_bytes()).map_err(unwritable)?;
     calibrate(records, begins, &mut starter, (&system, started), &stop)?;
     let system = trials::kept_system(&system, shares);
     let seconds = starter.seconds.clone();
@@ -524,11 +523,12 @@ fn starter(spec: &Spec, (krarup, hosts): (PathBuf, Hosts), store: &ResultsDirect
 }
 
 /// Finds the shares with which single stations give what was published of them, each once, and
-/// writes each down when it is found. Returns the share of each kind of station; nothing where
-/// there is no scale.
+/// writes each down when it is found, where trials that are there had it too or the user goes on
+/// with others. Returns the share of each kind of station; nothing where there is no scale.
 fn reach_baselines(
     records: RecordedExperiment<'_>,
     starter: &mut Starter,
+    (systems, yes): (&[TrialSystem], bool),
     stop: &Stop,
 ) -> Result<BTreeMap<String, f64>, Failure> {
     let RecordedExperiment { spec, plan, store } = records;
@@ -550,6 +550,10 @@ fn reach_baselines(
         let text = serde_json::to_string_pretty(&kept).expect("it is plain data");
         store.write(baselines::FILE, text.as_bytes()).map_err(unwritable_in(store.directory()))
     };
+    let is_searched = |name: &str| scale.baselines.iter().any(|one| one.get_ref().station.name() == name);
+    let by_scale = spec.stations().filter(|(name, _)| !is_searched(name));
+    let by_scale = by_scale.filter_map(|(name, station)| Some((name.to_owned(), spec.share(station)?)));
+    same_shares(store.directory(), systems, &by_scale.collect(), yes)?;
     for (place, baseline) in scale.baselines.iter().enumerate() {
         let baseline = baseline.get_ref();
         let reached = match found[place].take() {
@@ -562,6 +566,8 @@ fn reach_baselines(
             }
         };
         eprintln!("{}", output::talk(&reached));
+        let share = BTreeMap::from([(reached.station.clone(), reached.share)]);
+        same_shares(store.directory(), systems, &share, yes)?;
         starter.caps = starter.caps.with(baseline.station, reached.share);
         found[place] = Some(reached);
         write(&found)?;

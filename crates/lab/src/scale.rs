@@ -2,6 +2,8 @@
 //! processor makes a station as fast as what was published of it: arithmetic alone.
 
 use krarup_record::scaled::{ReachedBaseline, ScaledStation, ScaledTestbed};
+use krarup_stats::interval::USUAL_LEVEL;
+use krarup_stats::summary::Summary;
 use krarup_units::{Mistake, Seconds};
 
 use crate::plan::trial_time;
@@ -12,14 +14,21 @@ use crate::testbed::cap::LEAST;
 /// the kernel's work on packets, delay lines, and looking at the machine.
 pub const FOR_STATIONS: f64 = 0.7;
 /// Most runs that look for the share of one station.
-pub const MOST_RUNS: usize = 8;
-/// A share that gives what was published to this is taken.
-const NEAR: f64 = 0.02;
-/// Where nothing slower is known yet, the next share is at most this part of the last, after the
+pub const MOST_RUNS: usize = 12;
+/// A run that gives less than this part of what was published is below it, whatever runs differ by.
+const BELOW: f64 = 0.75;
+/// While none is below, the next share is at most this part of the least that was tried, after the
 /// first run and after later ones: what limits may be something else.
 const DOWN: [f64; 2] = [0.6, 0.4];
-/// Where nothing faster is known yet, so much more is tried than would be in proportion.
-const UP: f64 = 1.1;
+/// Where a larger share is known to give enough, the next is at most so many times the last.
+const UP: f64 = 2.0;
+/// Runs whose shares differ by less than this, as a natural logarithm, are about one share: what a
+/// station gives is in proportion to it there.
+const CLOSE: f64 = 0.25;
+/// So many runs about one share are enough, where they agree.
+const ENOUGH: usize = 4;
+/// They agree where half of the share's 95 % interval is at most this part of it.
+const AGREE: f64 = 0.05;
 
 impl Spec {
     /// Processors of all machines that stations stand for, with the most of each kind.
@@ -139,14 +148,31 @@ fn processors(station: &StationSpec) -> f64 {
     station.cpu.unwrap_or(0.0)
 }
 
-/// Looks for the share with which a station gives what was published, by runs that it names. More
-/// of a processor is never taken to give less; what a run gives may be bounded by something else.
+/// Looks for the share with which a station gives what was published, by runs that it names.
+///
+/// More of a processor is never taken to give less, and something else may bound what a run gives:
+/// so the search first goes down to a share that gives clearly less. From there on each run is made
+/// with the share by which all runs about it agree, what they give being in proportion: the mean of
+/// share · published / given, as logarithms. It ends when enough of them say so closely enough.
 #[derive(Clone, Debug)]
 pub struct ShareSearch {
     target: f64,
     first: f64,
     most: f64,
     runs: Vec<(f64, f64)>,
+}
+
+/// What a search has found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FoundShare {
+    /// Processors.
+    pub share: f64,
+    /// Requests per second that this share gives.
+    pub gives: f64,
+    /// Half of the 95 % interval of either, as a part of it; none where one run alone says it.
+    pub within: Option<f64>,
+    /// How many runs say it: those about this share.
+    pub runs: usize,
 }
 
 impl ShareSearch {
@@ -158,33 +184,25 @@ impl ShareSearch {
 
     /// The share to try next; none where the search has come to its end.
     pub fn next(&self) -> Option<f64> {
-        if self.runs.is_empty() {
-            return Some(self.first);
-        }
-        let found = self.best().is_some_and(|(_, gave)| (gave / self.target - 1.0).abs() <= NEAR);
-        if found || self.runs.len() >= MOST_RUNS {
+        let Some(&(last, _)) = self.runs.last() else { return Some(self.first) };
+        if self.runs.len() >= MOST_RUNS {
             return None;
         }
-        let by_share = |one: &&(f64, f64), other: &&(f64, f64)| one.0.total_cmp(&other.0);
-        let below = self.runs.iter().filter(|run| run.1 < self.target).max_by(by_share);
-        let above = self.runs.iter().filter(|run| run.1 >= self.target).min_by(by_share);
-        let share = match (below, above) {
-            (None, Some(high)) => high.0 * (self.target / high.1).min(DOWN[usize::from(self.runs.len() > 1)]),
-            (Some(low), None) => low.0 * (self.target / low.1.max(self.target / 100.0)) * UP,
-            (Some(low), Some(high)) if low.0 < high.0 => {
-                // What a station gives grows less and less with its share: the line through both
-                // says too much, the one through the lower and nothing too little.
-                let secant = low.0 + (self.target - low.1) * (high.0 - low.0) / (high.1 - low.1);
-                let proportional = (low.0 * self.target / low.1).clamp(low.0, high.0);
-                (secant + proportional) / 2.0
+        let share = match self.agreed() {
+            Some(found) if found.runs >= ENOUGH && found.within.is_some_and(|within| within <= AGREE) => {
+                return None;
             }
-            // Runs that disagree: between them.
-            (Some(one), Some(other)) => (one.0 + other.0) / 2.0,
-            (None, None) => return None,
+            // Where little is done with little, what is in proportion is too much: it might be
+            // bounded again.
+            Some(found) if self.runs.iter().any(|run| run.0 > last && run.1 >= self.target) => {
+                found.share.min(UP * last)
+            }
+            Some(found) => found.share,
+            None => self.further_down(),
         };
-        let share = share.clamp(LEAST, self.most);
-        // What was tried says no more.
-        self.runs.iter().all(|run| (run.0 / share - 1.0).abs() > 1e-3).then_some(share)
+        // At an end of what can be given another run says no more.
+        let at_end = share == last && (share == LEAST || share == self.most);
+        (!at_end).then_some(share)
     }
 
     /// What a run with this share gave, in requests per second.
@@ -192,15 +210,55 @@ impl ShareSearch {
         self.runs.push((share, gave));
     }
 
-    /// The run that is nearest to what was published.
-    pub fn best(&self) -> Option<(f64, f64)> {
-        let off = |run: &(f64, f64)| (run.1 / self.target - 1.0).abs();
-        self.runs.iter().copied().min_by(|one, other| off(one).total_cmp(&off(other)))
+    /// What the runs say; none where there was none.
+    pub fn found(&self) -> Option<FoundShare> {
+        self.agreed().or_else(|| {
+            let off = |run: &(f64, f64)| (run.1 / self.target - 1.0).abs();
+            let nearest = self.runs.iter().copied().min_by(|one, other| off(one).total_cmp(&off(other)));
+            nearest.map(|(share, gives)| FoundShare { share, gives, within: None, runs: 1 })
+        })
     }
 
     /// All runs, in their order.
     pub fn into_runs(self) -> Vec<(f64, f64)> {
         self.runs
+    }
+
+    /// Whether runs with these two shares are about one.
+    pub fn is_about(share: f64, other: f64) -> bool {
+        (share / other).ln().abs() < CLOSE
+    }
+
+    fn about(&self, share: f64) -> impl Iterator<Item = f64> {
+        self.runs.iter().filter(move |run| Self::is_about(run.0, share)).map(|(share, gave)| {
+            // A run that gave next to nothing must not ask for all there is.
+            (share * self.target / gave.max(self.target / 100.0)).ln()
+        })
+    }
+
+    /// The share by which the runs about the last one agree; none while no run gave clearly less
+    /// than was published.
+    fn agreed(&self) -> Option<FoundShare> {
+        let &(last, _) = self.runs.last()?;
+        self.runs.iter().find(|run| run.1 < BELOW * self.target)?;
+        let logs: Vec<f64> = self.about(last).collect();
+        let summary = Summary::of(&logs).ok()?;
+        let asked = summary.mean.exp();
+        let share = asked.clamp(LEAST, self.most);
+        let interval = summary.mean_estimate(USUAL_LEVEL).ok();
+        Some(FoundShare {
+            share,
+            gives: self.target * share / asked,
+            within: interval.map(|estimate| estimate.interval.half_width()),
+            runs: logs.len(),
+        })
+    }
+
+    /// A share that may give less than all that were tried.
+    fn further_down(&self) -> f64 {
+        let least = self.runs.iter().min_by(|one, other| one.0.total_cmp(&other.0));
+        let &(share, gave) = least.expect("a run was made");
+        (share * (self.target / gave).min(DOWN[usize::from(self.runs.len() > 1)])).max(LEAST)
     }
 }
 
@@ -296,6 +354,7 @@ flags = ["$workload", "--connections", "$clients"]
             published: 16_334.0,
             reached: 16_300.0,
             share: 0.02,
+            within: None,
             runs: Vec::new(),
             disturbed: None,
         };
@@ -328,7 +387,7 @@ flags = ["$workload", "--connections", "$clients"]
     }
 
     /// Runs of a station that gives so much for a share.
-    fn searched(target: f64, first: f64, gives: impl Fn(f64) -> f64) -> ShareSearch {
+    fn searched(target: f64, first: f64, mut gives: impl FnMut(f64) -> f64) -> ShareSearch {
         let mut search = ShareSearch::new(target, first, 1.4);
         while let Some(share) = search.next() {
             search.tell(share, gives(share));
@@ -338,40 +397,59 @@ flags = ["$workload", "--connections", "$clients"]
 
     #[test]
     fn a_share_is_found_also_where_something_else_bounds_the_first_runs() {
-        // A link bounds at 18,200 per second; 60,000 per processor until then.
+        // A link bounds at 18,200 per second; 250,000 per processor until then.
         let link = |share: f64| (250_000.0 * share).min(18_200.0);
-        let found = searched(16_334.0, 0.2, link);
-        let (share, gave) = found.best().unwrap();
-        assert!((gave / 16_334.0 - 1.0).abs() <= NEAR, "{share} gave {gave}: {found:?}");
+        let found = searched(16_334.0, 0.2, link).found().unwrap();
+        assert!((found.share * 250_000.0 / 16_334.0 - 1.0).abs() < 1e-6, "{found:?}");
+        assert!(found.runs >= ENOUGH && found.within < Some(1e-6), "{found:?}");
         // Slower here than it was published: the share grows, as far as it may.
-        let (share, _) = searched(10_000.0, 0.1, |share| 20_000.0 * share).best().unwrap();
-        assert!((share - 0.5).abs() < 0.02, "{share}");
+        let slower = searched(10_000.0, 0.1, |share| 20_000.0 * share).found().unwrap();
+        assert!((slower.share - 0.5).abs() < 1e-6, "{slower:?}");
         let far = searched(100_000.0, 0.1, |share| 20_000.0 * share);
-        assert_eq!(far.best().unwrap().0, 1.4, "{far:?}");
+        let found = far.found().unwrap();
+        assert!(found.share == 1.4 && (found.gives - 28_000.0).abs() < 1e-6, "{found:?}");
+        assert_eq!(far.into_runs().len(), 2, "the most that can be given is tried once");
+        // Faster than that with the least that can be given.
+        let fast = searched(10_000.0, 0.1, |_| 50_000.0);
+        let found = fast.found().unwrap();
+        assert_eq!((found.gives, found.within), (50_000.0, None), "{fast:?}");
+        assert_eq!(fast.into_runs().last(), Some(&(LEAST, 50_000.0)));
     }
 
     #[test]
-    fn runs_that_disagree_end_the_search_as_well() {
-        let mut answers = [9_000.0, 20_000.0].into_iter().cycle().take(MOST_RUNS);
-        let mut search = ShareSearch::new(10_000.0, 0.2, 1.0);
-        while let Some(share) = search.next() {
-            search.tell(share, answers.next().unwrap());
-        }
-        assert!(search.best().is_some_and(|(_, gave)| gave == 9_000.0));
+    fn a_station_that_answers_nothing_ends_the_search_as_well() {
+        let silent = searched(10_000.0, 0.2, |_| 0.0);
+        assert_eq!(silent.found().unwrap().share, 1.4, "{silent:?}");
+        assert!(silent.into_runs().len() <= MOST_RUNS);
     }
 
     proptest! {
         /// Whatever a station gives, as long as more of a processor gives more until something else
-        /// bounds it: a few runs come near.
+        /// bounds it: a few runs come near, also where a part of the share does nothing.
         #[test]
-        fn a_share_is_found_in_few_runs(per_processor in 2e4_f64..2e5, bound in 1.12_f64..4.0, overhead in 0.0_f64..0.002) {
+        fn a_share_is_found_in_few_runs(share in 0.02_f64..0.4, bound in 1.12_f64..4.0, idle in 0.0_f64..0.2) {
             let target = 10_000.0;
-            let gives = |share: f64| (per_processor * (share - overhead).max(0.0)).min(bound * target);
-            let found = searched(target, 0.3, gives);
-            let runs = found.clone().into_runs();
-            prop_assert!(runs.len() <= MOST_RUNS);
-            let (_, gave) = found.best().unwrap();
-            prop_assert!((gave / target - 1.0).abs() <= NEAR, "{:?}", runs);
+            let per_processor = target / share / (1.0 - idle);
+            let gives = |given: f64| (per_processor * (given - idle * share).max(0.0)).min(bound * target);
+            let search = searched(target, 0.3, gives);
+            let found = search.found().unwrap();
+            prop_assert!((found.share / share).ln().abs() < 0.05, "{:?} {:?}", found, search);
+            prop_assert!(search.into_runs().len() <= MOST_RUNS);
+        }
+
+        /// Where runs differ, the share is off by no more than they are, and a little where the
+        /// bound is near: a run that something else bounds is never taken for one of the station.
+        #[test]
+        fn a_share_is_off_by_no_more_than_runs_are(
+            noise in prop::collection::vec(-0.17_f64..0.17, MOST_RUNS),
+            bound in 1.12_f64..4.0,
+        ) {
+            let target = 10_000.0;
+            let mut noise = noise.into_iter();
+            let mut gives = |share: f64| (2e5 * share).min(bound * target) * noise.next().unwrap().exp();
+            let search = searched(target, 0.3, &mut gives);
+            let found = search.found().unwrap();
+            prop_assert!((found.share / 0.05).ln().abs() < 0.25, "{:?} {:?}", found, search);
         }
     }
 }

@@ -47,10 +47,13 @@ pub struct ReachedBaseline {
     pub levels: Vec<(String, String)>,
     /// Requests per second that were published.
     pub published: f64,
-    /// Requests per second that the run nearest to that gave, scaled back.
+    /// Requests per second that it gives with this share, scaled back, by the runs about it.
     pub reached: f64,
     /// Processors that it may use.
     pub share: f64,
+    /// Half of the 95 % interval of the share, as a part of it; none where one run alone says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<f64>,
     /// Every run: processors, and requests per second scaled back.
     pub runs: Vec<(f64, f64)>,
     /// Why runs may say little of the station; none where none was disturbed.
@@ -94,11 +97,12 @@ impl fmt::Display for ScaledStation {
 
 impl fmt::Display for ReachedBaseline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { station, levels, published, reached, share, runs, disturbed } = self;
+        let Self { station, levels, published, reached, share, within, runs, disturbed } = self;
+        let within = within.map(|within| format!(" ± {:.4}", share * within)).unwrap_or_default();
         let levels: Vec<String> = levels.iter().map(|(name, level)| format!("{name} {level}")).collect();
         write!(
             f,
-            "one of the {station} alone ({}) with {share:.4} of a processor: {}/s, published {}/s ({:+.1} %), after {} run{}",
+            "one of the {station} alone ({}) with {share:.4}{within} of a processor: {}/s, published {}/s ({:+.1} %), after {} run{}",
             levels.join(", "),
             text::count(reached.round()),
             text::count(*published),
@@ -130,6 +134,7 @@ mod tests {
             published: 16_334.0,
             reached: 16_007.3,
             share: 0.06,
+            within: Some(0.031),
             runs: vec![(0.2, 40_000.0), (0.06, 16_007.3)],
             disturbed: None,
         };
@@ -139,7 +144,7 @@ mod tests {
         );
         assert_eq!(
             baseline.to_string(),
-            "one of the servers alone (operation write-only) with 0.0600 of a processor: 16,007/s, published 16,334/s (-2.0 %), after 2 runs"
+            "one of the servers alone (operation write-only) with 0.0600 ± 0.0019 of a processor: 16,007/s, published 16,334/s (-2.0 %), after 2 runs"
         );
         let all = ScaledTestbed { by: 5.0, stations: vec![station], baselines: vec![baseline] };
         assert!(all.in_words().starts_with("scaled by k = 5: "), "{}", all.in_words());

@@ -81,11 +81,16 @@ pub(crate) fn notes(results: &Results, at: Topic) -> Vec<Note> {
 
 /// A single station that is further from what was published than this is in doubt.
 const REACHED: f64 = 0.05;
+/// So is one whose share is known no better than to this part of it.
+const WITHIN: f64 = 0.1;
 
 /// What was scaled, before all else that is said of the figures; and which shares are in doubt.
 fn scaled(testbed: &ScaledTestbed) -> Vec<Note> {
     let said = Note { level: NoteLevel::Hint, text: testbed.in_words(), next_step: String::new() };
-    let doubtful = |reached: &&ReachedBaseline| reached.off().abs() > REACHED || reached.disturbed.is_some();
+    let doubtful = |reached: &&ReachedBaseline| {
+        let is_vague = reached.within.is_some_and(|within| within > WITHIN);
+        reached.off().abs() > REACHED || is_vague || reached.disturbed.is_some()
+    };
     let far = testbed.baselines.iter().filter(doubtful).map(|reached| Note {
         level: NoteLevel::Warning,
         text: format!("A share is in doubt: {reached}."),

@@ -104,9 +104,11 @@ fn what_was_measured_on_a_slower_testbed_is_shown_scaled_back() {
         manifest["system"]["shares"]["servers"] = (2.0 * share(0)).into();
         fs::write(&file, manifest.to_string()).unwrap();
     }
+    fs::remove_file(out.join("plan.csv")).unwrap();
     let refused = begin(&spec, &out).ended();
     let said = "other shares of a processor: the share of the servers was ";
     assert!(refused.code == Some(2) && refused.errors.contains(said), "{refused:?}");
+    assert!(!out.join("plan.csv").exists(), "what is refused leaves what is there");
 }
 
 /// What `krarup JOB PATH` says.

@@ -86,15 +86,17 @@ pub fn reach(
         search.tell(share, outcome.throughput);
         runs.push((share, outcome.disturbed));
     }
-    let (share, reached) = search.best().expect("a search begins with a run");
+    let found = search.found().expect("a search begins with a run");
     // The others only led to it.
-    let disturbed = runs.into_iter().find(|run| run.0 == share).and_then(|run| run.1);
+    let about = |run: &(f64, Option<String>)| ShareSearch::is_about(run.0, found.share);
+    let disturbed = runs.into_iter().filter(about).find_map(|run| run.1);
     Ok(ReachedBaseline {
         station: role.name().to_owned(),
         levels: cell.named_levels(),
         published: baseline.throughput,
-        reached,
-        share,
+        reached: found.gives,
+        share: found.share,
+        within: found.within,
         runs: search.into_runs(),
         disturbed,
     })
