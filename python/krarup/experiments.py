@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import tempfile
 from datetime import datetime, timezone
 
@@ -12,6 +13,8 @@ from krarup.tables import checked, needed, of_csv, of_duckdb, of_records
 
 # The newest rows.parquet that this package reads.
 ROWS_VERSION = 3
+# What a column of such a file may be called: its name becomes a part of a statement.
+COLUMN = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
 # What results.json says of a cell's requests: how it is named there, here, and in which unit.
 CLIENTS = [("response", "response_time", "s")]
 MIDDLEWARE = [("response", "middleware_response_time", "s"), ("queue", "queue_time", "s"), ("server", "server_time", "s"), ("own", "own_time", "s")]
@@ -207,6 +210,8 @@ def rows(directory, engine="duckdb"):
         if int(kept.get("krarup.schema_version", 0)) > ROWS_VERSION:
             raise KrarupError(f"{file} is of a newer krarup than this package", "pip install --upgrade krarup")
         of_file = dict(line.split("\t")[:3:2] for line in kept["krarup.columns"].splitlines())
+        if wrong := [name for name in of_file if not COLUMN.fullmatch(name)]:
+            raise KrarupError(f"{file} names a column {wrong[0]!r}", "give files of rows that krarup wrote: its columns have letters, digits and _")
         units = of_file if units is None else {name: unit for name, unit in units.items() if name in of_file}
         folder = file.parent.relative_to(path) if path.is_dir() else pathlib.Path()
         folder = pathlib.Path(*[part for part in folder.parts if not part.startswith(("date=", "hour="))])

@@ -10,13 +10,16 @@ FIGURE = re.compile(r'<figure class="card" id="figure-([^"]+)">.*?</figure>', re
 
 
 class Page:
-    """A page that a notebook shows in a frame: its style and script stay inside."""
+    """A page that a notebook shows in a frame: its style and script stay inside.
+
+    It may run its scripts, which draw, and offer its tables for download, and no more: with the origin of the notebook a page of others could use its kernel.
+    """
 
     def __init__(self, text, height):
         self.text, self.height = text, height
 
     def _repr_html_(self):
-        return f'<iframe srcdoc="{html.escape(self.text)}" width="100%" height="{self.height}" style="border:0"></iframe>'
+        return f'<iframe sandbox="allow-scripts allow-downloads" srcdoc="{html.escape(self.text)}" width="100%" height="{self.height}" style="border:0"></iframe>'
 
 
 def figure_names(page):

@@ -13,6 +13,7 @@ import duckdb
 import krarup
 import nbclient
 import nbformat
+import pyarrow
 import pytest
 from matplotlib import pyplot
 from pyarrow import parquet
@@ -130,10 +131,21 @@ def test_one_file_of_rows_is_a_table_too(experiment):
     assert krarup.rows(file).count("*").fetchall()[0][0] == parquet.read_metadata(file).num_rows
 
 
+@pytest.mark.parametrize("name", ["x; SELECT 1 --", "servers.x := read_text('/etc/hostname')"])
+def test_a_column_whose_name_is_a_statement_is_refused(name, tmp_path):
+    columns = f"received\ti64\tns\twhen\n{name}\ti64\t\twhat"
+    table = pyarrow.table({"received": [1]}, metadata={"krarup.schema_version": "3", "krarup.columns": columns})
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    with pytest.raises(krarup.KrarupError, match="names a column") as failed:
+        krarup.rows(tmp_path)
+    assert failed.value.hint
+
+
 def test_figures_are_the_reports_own_and_matplotlibs(experiment):
     page = experiment.figure("throughput-and-response-time")
     assert page.text.count("<figure") == 1 and "<nav" not in page.text and "uPlot" in page.text and len(page.text) < len(experiment.report().text)
-    assert page._repr_html_().startswith("<iframe srcdoc=") and "&lt;figure" in page._repr_html_()
+    # No page reaches the notebook: there is no allow-same-origin.
+    assert page._repr_html_().startswith('<iframe sandbox="allow-scripts allow-downloads" srcdoc=') and "&lt;figure" in page._repr_html_()
     axes = experiment.plot()
     assert [panel.get_ylabel() for panel in axes] == ["throughput_per_s", "response_time_mean_s", "processors_busy_cores"]
     assert all(len(panel.get_legend().get_texts()) == 2 for panel in axes)

@@ -22,9 +22,12 @@ pub struct GradedSheet {
     pub changed: usize,
     /// Trials that were measured before any were.
     pub before: usize,
-    /// Questions that were asked in other words.
+    /// Trials that had been measured in the directory when they were sealed, of any plan.
+    #[serde(default)]
+    pub trials_there: usize,
+    /// Questions that ask something else now than was asked, or are gone from the spec.
     pub reworded: Vec<String>,
-    /// One for each question.
+    /// One for each question, and for each that is gone from the spec.
     pub steps: Vec<GradedStep>,
 }
 

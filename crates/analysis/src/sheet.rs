@@ -17,14 +17,18 @@ use crate::verdict::{Saturation, Verdict};
 /// What a sheet asked, and what is known of its guesses.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedSheet<'a> {
-    /// The questions.
+    /// The questions of the spec.
     pub questions: &'a [SheetQuestion],
+    /// What was asked; empty where an earlier version sealed the guesses.
+    pub asked: &'a [SheetQuestion],
     /// What was guessed; empty where the file of them is gone.
     pub guesses: &'a [SheetGuess],
     /// When they were sealed; empty where that is not known any more.
     pub sealed: &'a str,
     /// The digest of their file as it is now; none where it is gone.
     pub digest: Option<&'a str>,
+    /// How many trials had been measured in the directory when they were sealed.
+    pub trials_there: usize,
     /// The digest that each trial was measured under.
     pub trials: &'a [Option<String>],
     /// The factor that sets the number of clients.
@@ -43,17 +47,33 @@ pub fn sheet(results: &Results, wanted: &WantedSheet<'_>) -> Option<GradedSheet>
     if wanted.digest.is_none() && sealed_under.clone().next().is_none() {
         return None;
     }
-    let reworded = wanted.questions.iter().filter(|question| {
-        wanted.guesses.iter().any(|guess| guess.id == question.id && guess.ask != question.ask)
-    });
+    let gone = wanted.asked.iter().filter(|asked| now(wanted, &asked.id).is_none());
     Some(GradedSheet {
         sealed: wanted.sealed.to_owned(),
         trials: wanted.trials.len(),
         changed: sealed_under.filter(|digest| Some(digest.as_str()) != wanted.digest).count(),
         before: wanted.trials.iter().filter(|digest| digest.is_none()).count(),
-        reworded: reworded.map(|question| question.id.clone()).collect(),
-        steps: wanted.questions.iter().map(|question| step(results, wanted, question)).collect(),
+        trials_there: wanted.trials_there,
+        reworded: reworded(wanted),
+        steps: wanted.questions.iter().chain(gone).map(|question| step(results, wanted, question)).collect(),
     })
+}
+
+/// The question of this name, as the spec has it now.
+fn now<'a>(wanted: &WantedSheet<'a>, id: &str) -> Option<&'a SheetQuestion> {
+    wanted.questions.iter().find(|question| question.id == id)
+}
+
+/// What was guessed to a question that is another now, be it in its cell or its tolerance alone, or
+/// that is gone.
+fn reworded(wanted: &WantedSheet<'_>) -> Vec<String> {
+    let is_other = |guess: &&SheetGuess| {
+        now(wanted, &guess.id).is_none_or(|now| {
+            let asked = wanted.asked.iter().find(|asked| asked.id == guess.id);
+            guess.ask != now.ask || asked.is_some_and(|asked| asked != now)
+        })
+    };
+    wanted.guesses.iter().filter(is_other).map(|guess| guess.id.clone()).collect()
 }
 
 fn step(results: &Results, wanted: &WantedSheet<'_>, question: &SheetQuestion) -> GradedStep {
@@ -103,12 +123,14 @@ fn step(results: &Results, wanted: &WantedSheet<'_>, question: &SheetQuestion) -
 fn grade(value: Option<f64>, truth: Option<&Truth>, question: &SheetQuestion) -> Grade {
     let Some(value) = value else { return Grade::None };
     let Some(truth) = truth else { return Grade::NotDecidable };
+    // Round figures lie on the edge, which binary fractions miss: 66 / 60 - 1 is more than 0.1.
+    let within = question.within * (1.0 + 1e-9);
     let inside = truth.interval.is_some_and(|(low, high)| (low..=high).contains(&value));
     if question.unit() == Unit::Share {
         let by = value - truth.value;
         let (low, high) = truth.interval.unwrap_or((truth.value, truth.value));
         return match by {
-            by if inside || by.abs() <= question.within => Grade::Right,
+            by if inside || by.abs() <= within => Grade::Right,
             // No change has no direction.
             by if value == 0.0 || (low..=high).contains(&0.0) => Grade::OffPoints { by },
             by if value * truth.value > 0.0 => Grade::RightDirection { by },
@@ -116,7 +138,7 @@ fn grade(value: Option<f64>, truth: Option<&Truth>, question: &SheetQuestion) ->
         };
     }
     let times = value / truth.value;
-    let near = (times - 1.0).abs() <= question.within || value == truth.value;
+    let near = (times - 1.0).abs() <= within || value == truth.value;
     if inside || near {
         // Levels that lie far apart hold nearly every answer: that one is among them says nothing.
         let far_apart = truth.interval.is_some_and(|(low, high)| high > ORDER * low);
@@ -330,9 +352,11 @@ mod tests {
         }];
         let wanted = WantedSheet {
             questions: &[question],
+            asked: &[],
             guesses: &guesses,
             sealed: "then",
             digest: Some("d"),
+            trials_there: 0,
             trials: &[Some("d".into())],
             population: "clients",
         };
@@ -412,6 +436,20 @@ mod tests {
     }
 
     #[test]
+    fn a_tolerance_reaches_as_far_up_as_down() {
+        let sixty = Truth { value: 60.0, interval: None };
+        for guess in [54.0, 66.0] {
+            assert_eq!(grade(Some(guess), Some(&sixty), &question(None, None)), Grade::Right, "{guess}");
+        }
+        let mix = krarup_model::sheet::CostlyShare { share: 0.1, before: 0.0, times: 2.0 };
+        let asked = SheetQuestion { within: 0.02, law: SheetLaw::MixResponse(mix), ..question(None, None) };
+        let tenth = Truth { value: 0.1, interval: None };
+        for guess in [0.08, 0.12] {
+            assert_eq!(grade(Some(guess), Some(&tenth), &asked), Grade::Right, "{guess}");
+        }
+    }
+
+    #[test]
     fn a_guess_where_none_is_right_is_off_by_no_factor() {
         let none = Truth { value: 0.0, interval: None };
         let found = grade(Some(5.0), Some(&none), &question(None, None));
@@ -455,9 +493,11 @@ mod tests {
         let asked = [question(None, None)];
         let wanted = |digest: Option<&'static str>, trials: &'static [Option<String>]| WantedSheet {
             questions: &asked,
+            asked: &[],
             guesses: &[],
             sealed: "",
             digest,
+            trials_there: 0,
             trials,
             population: "clients",
         };
@@ -468,5 +508,25 @@ mod tests {
         assert_eq!((found.trials, found.changed, found.before), (3, 1, 1));
         let gone = sheet(&results, &wanted(None, trials)).unwrap();
         assert_eq!((gone.changed, gone.steps[0].grade.clone()), (2, Grade::None));
+
+        // Another tolerance is named, and a question that is gone from the spec is still graded.
+        let then = [
+            SheetQuestion { within: 0.2, ..question(None, None) },
+            SheetQuestion { id: "gone".into(), ..question(None, None) },
+        ];
+        let guess = |id: &str| SheetGuess {
+            id: id.into(),
+            ask: "how many?".into(),
+            written: "20k".into(),
+            value: Some(20_000.0),
+        };
+        let guesses = ["q", "gone"].map(guess);
+        let edited = WantedSheet { asked: &then, guesses: &guesses, ..wanted(Some("a"), trials) };
+        let found = sheet(&results, &edited).unwrap();
+        assert_eq!(found.reworded, ["q", "gone"]);
+        assert_eq!((found.steps.len(), found.steps[1].grade.clone()), (2, Grade::Right));
+        // Earlier versions kept the words alone.
+        let earlier = WantedSheet { asked: &[], ..edited };
+        assert_eq!(sheet(&results, &earlier).unwrap().reworded, ["gone"]);
     }
 }

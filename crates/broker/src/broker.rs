@@ -29,7 +29,7 @@ use crate::changes::CommitBatch;
 use crate::counts::{VerbCounts, operation};
 use crate::database::{DatabaseReply, QueuedRequest, RequestTimes};
 use crate::job::ClientId;
-use crate::memcached::ReplyFormat;
+use crate::memcached::{ReplyFormat, UNAUTHENTICATED};
 use crate::owner::{self, OwnerOutcome};
 use crate::queues::{After, Fetch, Fetched, Queues, ReserveResult, Totals};
 use crate::report::TubesState;
@@ -50,6 +50,8 @@ pub const MOST_UNSENT: usize = 256 << 10;
 const MOST_UNCOMMITTED: usize = 1 << 20;
 /// A client that has said so many wrong secrets is heard no more.
 pub const MOST_WRONG_SECRETS: u8 = 3;
+/// No request that says the secret is longer, in either protocol.
+const LONGEST_LOGIN: usize = 1_024;
 /// Answers of one client that wait for a commit.
 const MOST_SLOTS: usize = 4_096;
 /// So many short requests of one client, or fewer that take longer, are carried out before others
@@ -466,6 +468,20 @@ impl Broker {
             let row = Visit { bytes_in: length as u64, ..Visit::at(received, operation(Verb::Put)) };
             self.carry_out(id, &Request::Put(put), row, now);
         }
+    }
+
+    /// A request has not come whole and needs so many bytes; how many are done with: none, unless
+    /// its client may not bring so many, of which nothing more is read then.
+    fn incomplete(&mut self, id: ClientId, bytes: &[u8], needed: usize, received: Stamp) -> usize {
+        let dialog = self.dialog(id);
+        if is_awaited(dialog.admitted, needed) {
+            return 0;
+        }
+        dialog.quitting = true;
+        let reply = if dialog.memcached.is_some() { UNAUTHENTICATED } else { ReplyWord::NotLoggedIn.line() };
+        let (reply_format, operation) = (ReplyFormat::AsItIs, Operation::Put);
+        self.complain(id, Discard { left: 0, reply, reply_format, operation }, received, bytes.len());
+        bytes.len()
     }
 
     /// Bytes that are no request have gone by.
@@ -920,6 +936,12 @@ impl Dialog {
             || matches!(self.slots.back(), Some(Slot { hold: Hold::Open(_), .. }))
             || (self.stuck && self.slots.iter().any(|slot| matches!(slot.hold, Hold::Asked(_))))
     }
+}
+
+/// Whether the rest of a request is awaited that needs so many bytes: what it brings is not kept
+/// for a client that may not bring it.
+pub const fn is_awaited(admitted: bool, needed: usize) -> bool {
+    admitted || needed <= LONGEST_LOGIN
 }
 
 /// Whether a request says nothing about what uncommitted puts before it have changed.

@@ -108,7 +108,7 @@ impl CacheSession {
                     self.refused = Some((discard, request::ERROR));
                 }
                 Parsed::Invalid(Refusal::Close { reply }) => {
-                    out.extend_from_slice(reply);
+                    write::closing_reply(out, rest, reply);
                     return (bytes.len(), SessionProgress::Close);
                 }
             }

@@ -12,7 +12,7 @@ use crate::{ItemCounts, ItemStore, Traffic};
 pub struct About {
     /// Its process.
     pub pid: u32,
-    /// `1.2.3`: numbers with dots, because clients compare them.
+    /// It begins with memcached's numbers, as `1.4.39`, because clients compare them.
     pub version: String,
     /// When it started, since 1970 (UTC).
     pub started: Nanos,

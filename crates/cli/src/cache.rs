@@ -55,6 +55,11 @@ fn memory(text: &str) -> Result<Bytes, Mistake> {
     if whole { format!("{text}MiB").parse() } else { text.parse() }
 }
 
+/// What clients may count on, by memcached's numbers, and our own behind a blank. 1.4.39 is older
+/// than the meta commands; where the first number is 0, as ours is, libmemcached calls the server
+/// broken.
+const VERSION: &str = concat!("1.4.39 krarup-", env!("CARGO_PKG_VERSION"));
+
 /// The least that memcached takes: an item of less hardly holds a key.
 const SMALLEST_ITEM: u64 = 1 << 10;
 
@@ -93,7 +98,7 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
         connections: connections as usize,
         clients: limits(&edge.settings()),
         shutdown_limit: Nanos::from_seconds(shutdown_limit),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: VERSION.to_owned(),
     };
     output::begin_service();
     krarup_net::files::allow_many();

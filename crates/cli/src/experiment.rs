@@ -460,13 +460,19 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     // Nothing of an earlier machine or program is in results that begin now.
     let begins = there.kept == 0 || !out.join(ENVIRONMENT).is_file();
     let system = trials::system(&kind, &starter, spec);
-    if !begins {
-        same_system(&store, &there.systems, &system, manner.yes)?;
-    }
+    same_system(&store, begins, &there.systems, &system, manner.yes)?;
     let started = now();
-    let seal = sheet::seal(guesses, &store, timestamp(started as u64)).map_err(unwritable)?;
+    let seal = sheet::seal(guesses, spec, &store, timestamp(started as u64), unwritable)?;
+    let keep_plan = || manner.keep_plan(records, &identities, source.text.as_bytes()).map_err(unwritable);
+    // With other shares than those of trials that are there it may be refused: then all stays.
+    let may_differ = have_shares(&there.systems);
+    if !may_differ {
+        keep_plan()?;
+    }
     let shares = reach_baselines(records, &mut starter, (&there.systems, manner.yes), &stop)?;
-    manner.keep_plan(records, &identities, source.text.as_bytes()).map_err(unwritable)?;
+    if may_differ {
+        keep_plan()?;
+    }
     calibrate(records, begins, &mut starter, (&system, started), &stop)?;
     let system = trials::kept_system(&system, shares);
     let seconds = starter.seconds.clone();
@@ -523,8 +529,9 @@ fn starter(spec: &Spec, (krarup, hosts): (PathBuf, Hosts), store: &ResultsDirect
 }
 
 /// Finds the shares with which single stations give what was published of them, each once, and
-/// writes each down when it is found, where trials that are there had it too or the user goes on
-/// with others. Returns the share of each kind of station; nothing where there is no scale.
+/// writes them down: each when it is found, or, where trials that are there had shares, all once it
+/// is certain that these may be used. Returns the share of each kind of station; nothing where
+/// there is no scale.
 fn reach_baselines(
     records: RecordedExperiment<'_>,
     starter: &mut Starter,
@@ -550,10 +557,6 @@ fn reach_baselines(
         let text = serde_json::to_string_pretty(&kept).expect("it is plain data");
         store.write(baselines::FILE, text.as_bytes()).map_err(unwritable_in(store.directory()))
     };
-    let is_searched = |name: &str| scale.baselines.iter().any(|one| one.get_ref().station.name() == name);
-    let by_scale = spec.stations().filter(|(name, _)| !is_searched(name));
-    let by_scale = by_scale.filter_map(|(name, station)| Some((name.to_owned(), spec.share(station)?)));
-    same_shares(store.directory(), systems, &by_scale.collect(), yes)?;
     for (place, baseline) in scale.baselines.iter().enumerate() {
         let baseline = baseline.get_ref();
         let reached = match found[place].take() {
@@ -566,26 +569,32 @@ fn reach_baselines(
             }
         };
         eprintln!("{}", output::talk(&reached));
-        let share = BTreeMap::from([(reached.station.clone(), reached.share)]);
-        same_shares(store.directory(), systems, &share, yes)?;
         starter.caps = starter.caps.with(baseline.station, reached.share);
         found[place] = Some(reached);
-        write(&found)?;
+        if !have_shares(systems) {
+            write(&found)?;
+        }
     }
+    let testbed = spec.scaled_testbed(found.iter().flatten().cloned().collect()).expect("it has a scale");
+    let shares = testbed.stations.into_iter().map(|one| (one.station, one.share)).collect();
+    same_shares(store.directory(), systems, &shares, yes)?;
     write(&found)?;
-    let testbed = spec.scaled_testbed(found.into_iter().flatten().collect()).expect("it has a scale");
-    Ok(testbed.stations.into_iter().map(|one| (one.station, one.share)).collect())
+    Ok(shares)
 }
 
-/// Trials that are there were measured on the machine and by the programs that are here `now`, by
-/// what stands beside them and what each says itself; where the user wants to go on with others,
-/// results name both.
+/// Trials that are there, where results do not begin now, were measured on the machine and by the
+/// programs that are here `now`, by what stands beside them and what each says itself; where the
+/// user wants to go on with others, results name both.
 fn same_system(
     store: &ResultsDirectory,
+    begins: bool,
     systems: &[TrialSystem],
     now: &Environment,
     yes: bool,
 ) -> Result<(), Failure> {
+    if begins {
+        return Ok(());
+    }
     let directory = store.directory();
     let mut kept: Environment = input::json(&directory.join(ENVIRONMENT))?;
     let mut others = trials::also_on(&mut kept, now);
@@ -595,6 +604,11 @@ fn same_system(
     }
     goes_on(directory, format!("its trials were measured on another system: {}", others.join("; ")), yes)?;
     write_environment(store, &kept).map_err(unwritable_in(directory))
+}
+
+/// Whether there are trials whose stations had shares of a processor.
+fn have_shares(systems: &[TrialSystem]) -> bool {
+    systems.iter().any(|trial| !trial.shares.is_empty())
 }
 
 /// Stations have the shares of a processor that they had in the trials that are there, or in some

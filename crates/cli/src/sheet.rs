@@ -70,35 +70,70 @@ pub(crate) fn gather(source: &GuessSource, spec: &Spec, out: &Path) -> Result<Gu
     }
     let questions = questions(spec)?;
     let given = source.answers.as_ref().map(|path| from_file(path, &questions)).transpose()?;
-    let Some((sealed, digest)) = there else {
-        let given = given.map_or_else(|| ask(&questions), Ok)?;
-        return Ok(Guesses::New(given));
-    };
+    match there {
+        Some((sealed, digest)) => {
+            stay(&sealed, out, &questions, given.as_deref())?;
+            Ok(Guesses::Sealed(digest))
+        }
+        None => Ok(Guesses::New(given.map_or_else(|| ask(&questions), Ok)?)),
+    }
+}
+
+/// Guesses that are sealed stay, and it is said.
+///
+/// # Errors
+/// Where those that are `given` are others, or something else is asked than was.
+fn stay(
+    sealed: &SealedGuesses,
+    out: &Path,
+    questions: &[SheetQuestion],
+    given: Option<&[SheetGuess]>,
+) -> Result<(), Failure> {
+    let SealedGuesses { sealed: time, guesses, .. } = sealed;
     let values = |guesses: &[SheetGuess]| -> Vec<(String, Option<f64>)> {
         guesses.iter().map(|guess| (guess.id.clone(), guess.value)).collect()
     };
-    if given.is_some_and(|given| values(&given) != values(&sealed.guesses)) {
-        let what = format!("{} has other guesses, sealed at {}", out.display(), sealed.sealed);
-        return Err(Failure::usage(what).hint("give another directory with --out"));
-    }
-    eprintln!("guesses were sealed at {}: they stay", sealed.sealed);
-    Ok(Guesses::Sealed(digest))
+    let is_asked = |guess: &SheetGuess| {
+        questions.iter().any(|question| question.id == guess.id && question.ask == guess.ask)
+    };
+    let others = if given.is_some_and(|given| values(given) != values(guesses)) {
+        "other guesses"
+    } else if guesses.len() != questions.len() || !guesses.iter().all(is_asked) {
+        "guesses of other questions"
+    } else {
+        eprintln!("guesses were sealed at {time}: they stay");
+        return Ok(());
+    };
+    let hint = "give another directory with --out; without --sheet and --answers those that are sealed stay";
+    Err(Failure::usage(format!("{} has {others}, sealed at {time}", out.display())).hint(hint))
 }
 
 /// Seals guesses, and tells the digest of those that are sealed.
+///
+/// # Errors
+/// Where others were sealed meanwhile; where the directory is `unwritable`.
 pub(crate) fn seal(
     guesses: Guesses,
+    spec: &Spec,
     store: &ResultsDirectory,
     now: String,
-) -> std::io::Result<Option<String>> {
-    match guesses {
-        Guesses::NotAsked => Ok(None),
-        Guesses::Sealed(digest) => Ok(Some(digest)),
-        Guesses::New(guesses) => {
-            eprintln!("guesses are sealed: {}", store.directory().join(guesses::FILE).display());
-            SealedGuesses { sealed: now, guesses }.seal(store).map(Some)
-        }
+    unwritable: impl Fn(std::io::Error) -> Failure,
+) -> Result<Option<String>, Failure> {
+    let guesses = match guesses {
+        Guesses::NotAsked => return Ok(None),
+        Guesses::Sealed(digest) => return Ok(Some(digest)),
+        Guesses::New(guesses) => guesses,
+    };
+    let questions = spec.questions();
+    // While they were asked for, another run may have ended here; now the directory is ours alone.
+    if let Some((sealed, digest)) = read(store)? {
+        stay(&sealed, store.directory(), &questions, Some(&guesses))?;
+        return Ok(Some(digest));
     }
+    eprintln!("guesses are sealed: {}", store.directory().join(guesses::FILE).display());
+    let trials_there = guesses::measured_in(store);
+    let sealed = SealedGuesses { sealed: now, trials_there, questions, guesses };
+    sealed.seal(store).map(Some).map_err(unwritable)
 }
 
 /// The sheet of a directory, graded; none where nothing was guessed.
@@ -115,9 +150,11 @@ pub(crate) fn graded(
         results,
         &WantedSheet {
             questions: &questions,
+            asked: sealed.as_ref().map_or(&[], |sealed| &sealed.questions),
             guesses: sealed.as_ref().map_or(&[], |sealed| &sealed.guesses),
             sealed: sealed.as_ref().map_or("", |sealed| &sealed.sealed),
             digest: digest.as_deref(),
+            trials_there: sealed.as_ref().map_or(0, |sealed| sealed.trials_there),
             trials: &trials,
             population: &spec.population,
         },

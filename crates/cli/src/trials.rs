@@ -365,8 +365,9 @@ pub(crate) fn also_before(kept: &mut Environment, trial: &TrialSystem) -> Vec<St
     if others.is_empty() { added } else { others }
 }
 
-/// By which share of itself a share that is searched for anew may differ.
-const SHARES_WITHIN: f64 = 0.02;
+/// By which part of itself a share that is searched for anew may differ: a search finds it to 5 to
+/// 10 %.
+const SHARES_WITHIN: f64 = 0.1;
 
 /// Which stations had another share of a processor in a trial than they have `now`.
 pub(crate) fn other_shares(trial: &TrialSystem, now: &BTreeMap<String, f64>) -> Vec<String> {

@@ -12,10 +12,10 @@ use krarup_settings::kind::scalar;
 use krarup_settings::{Mistake, Mistakes, document};
 use krarup_units::Unit;
 use krarup_units::text::{parse_duration, parse_rate};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::store::ResultsDirectory;
+use crate::store::{self, ResultsDirectory};
 
 /// The file in a directory of results.
 pub const FILE: &str = "sheet.json";
@@ -28,6 +28,12 @@ const NO_GUESS: &str = "?";
 pub struct SealedGuesses {
     /// When they were, as date and time.
     pub sealed: String,
+    /// How many trials had been measured in the directory then.
+    #[serde(default)]
+    pub trials_there: usize,
+    /// What was asked, with all that decides a grade; empty where an earlier version sealed them.
+    #[serde(default, deserialize_with = "known")]
+    pub questions: Vec<SheetQuestion>,
     /// One for each question.
     pub guesses: Vec<SheetGuess>,
 }
@@ -66,6 +72,22 @@ impl SealedGuesses {
     }
 }
 
+/// Those of these questions that this version knows: guesses that a later one sealed can be read
+/// without the others.
+fn known<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SheetQuestion>, D::Error> {
+    let questions = Vec::<serde_json::Value>::deserialize(from)?;
+    Ok(questions.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect())
+}
+
+/// How many trials have been measured in a directory, of any plan, anchors among them; an attempt
+/// that failed counts where it has figures.
+pub fn measured_in(store: &ResultsDirectory) -> usize {
+    let trials = store::folders(&store.trials()).into_iter().flat_map(|cell| store::folders(&cell));
+    let complete = trials.filter(|trial| store::read(trial).is_ok());
+    let failed = store.failures().into_iter().filter(|(_, manifest)| manifest.throughput > 0.0);
+    complete.count() + failed.count()
+}
+
 fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -102,6 +124,8 @@ pub fn read_guess(text: &str, unit: Unit) -> Result<Option<f64>, Mistake> {
             number.trim().trim_start_matches('+').parse::<f64>().map(|percent| percent / 100.0).ok()
         }
         Unit::Seconds => parse_duration(&plain).ok(),
+        // Bytes are counted, too: their `B` is no billion, and no count is per second.
+        Unit::Count if plain.ends_with(['B', 's']) => None,
         _ => parse_rate(plain.strip_suffix("/s").unwrap_or(&plain).trim()).ok(),
     };
     let fits = |value: &f64| value.is_finite() && (*value >= 0.0 || unit == Unit::Share);
@@ -219,9 +243,37 @@ mod tests {
             ("12345,678", Unit::Count),
             ("1.5,000", Unit::Count),
             ("1,", Unit::Count),
+            ("12831 B", Unit::Count),
+            ("12,831 B", Unit::Count),
+            ("184/s", Unit::Count),
         ] {
             assert!(read_guess(text, unit).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_was_asked_is_read_back_as_it_was_sealed() {
+        for (name, text) in shipped::SPECS {
+            let questions = Spec::parse(text, "spec.toml").unwrap().questions();
+            let sealed =
+                SealedGuesses { sealed: "then".into(), trials_there: 2, questions, guesses: Vec::new() };
+            let text = serde_json::to_string(&sealed).unwrap();
+            assert_eq!(serde_json::from_str::<SealedGuesses>(&text).unwrap(), sealed, "{name}");
+        }
+        let earlier: SealedGuesses = serde_json::from_str(r#"{"sealed": "then", "guesses": []}"#).unwrap();
+        assert_eq!((earlier.trials_there, earlier.questions), (0, Vec::new()));
+    }
+
+    #[test]
+    fn a_question_of_a_later_version_costs_no_guess() {
+        let questions = Spec::parse(shipped::spec("asl2018/2.1").unwrap(), "spec.toml").unwrap().questions();
+        let SheetQuestion { id, ask, .. } = questions[0].clone();
+        let guesses = vec![SheetGuess { id, ask, written: "12".into(), value: Some(12.0) }];
+        let sealed = SealedGuesses { sealed: "then".into(), trials_there: 0, questions, guesses };
+        let mut later = serde_json::to_value(&sealed).unwrap();
+        later["questions"][0]["law"] = "of a later version".into();
+        let read: SealedGuesses = serde_json::from_value(later).unwrap();
+        assert_eq!((&read.questions[..], &read.guesses), (&sealed.questions[1..], &sealed.guesses));
     }
 
     #[test]

@@ -132,9 +132,17 @@ impl Verified {
 pub struct LateArrivals {
     /// In sum.
     pub late: Nanos,
-    /// The part of it in which no connection was free.
+    /// The part of it in which no connection was free and no answer had come: the thread slept, or
+    /// found none when it looked.
     pub waited: Nanos,
 }
+
+/// A generator that is itself the limit finds an answer whenever it looks for one, and hardly
+/// sleeps. From this share of lateness on the system has a part in it.
+const PART_OF_SYSTEM: f64 = 0.2;
+
+/// Where less than this share of lateness was a wait for answers, the generator has a part in it.
+pub(crate) const MOSTLY_OF_SYSTEM: f64 = 0.5;
 
 impl LateArrivals {
     /// Adds what others were late.
@@ -143,9 +151,14 @@ impl LateArrivals {
         self.waited += other.waited;
     }
 
-    /// The share of the time in which no connection was free; 0 where nothing was late.
+    /// The share of the time in which they waited for answers; 0 where nothing was late.
     pub fn share_waited(self) -> f64 {
         if self.late > Nanos::ZERO { self.waited.as_seconds() / self.late.as_seconds() } else { 0.0 }
+    }
+
+    /// Whether it was the system that they waited for, be it beside the generator.
+    pub fn is_of_system(self) -> bool {
+        self.share_waited() > PART_OF_SYSTEM
     }
 }
 

@@ -646,6 +646,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_trace_missed_is_stored_with_the_size_that_the_trace_says() {
+        let workload = Workload { on_miss: OnMiss::Set, ..gets() };
+        for (lines, stored) in [
+            ("0,get,a,100\n", "set a 0 0 100\r\n"),
+            ("0,get,a,\n1,set,a,70\n2,append,a,9\n", "set a 0 0 70\r\n"),
+            ("0,get,a,\n", "set a 0 0 40\r\n"),
+        ] {
+            let trace = Trace::of_csv(format!("time,op,key,size\n{lines}").as_bytes()).unwrap();
+            let mut hand = Hand::new(workload.clone(), 1, Think::None);
+            hand.plan = PreparedWorkload::replaying(workload.clone(), 1, 1, Some(Arc::new(trace)), 0);
+            hand.stream = hand.plan.stream(0);
+            assert_eq!(hand.issue(0), "get a\r\n");
+            assert_eq!(hand.receive(b"END\r\n", 10), Ok(1));
+            let written = hand.issue(10);
+            assert!(written.starts_with(stored), "{written}");
+        }
+    }
+
+    #[test]
     fn an_arrival_is_sent_and_counted_though_something_that_missed_waits() {
         let mut hand = Hand::new(Workload { on_miss: OnMiss::Set, ..gets() }, 1, Think::None);
         assert_eq!(hand.issue_due(Some(Stamp(0)), 0), "get key-0\r\n");

@@ -103,8 +103,8 @@ impl Collected {
         }
     }
 
-    /// What the run found out.
-    pub(crate) fn result(self, load: &Load, done: &[Done], interrupted: bool) -> LoadResult {
+    /// What the run found out, on so many processors.
+    pub(crate) fn result(self, load: &Load, done: &[Done], interrupted: bool, processors: f64) -> LoadResult {
         let last = done.iter().map(|one| one.last).max().unwrap_or(Stamp(0));
         let mut account = WholeRun::of(&self.whole);
         let mut verified = Verified::default();
@@ -137,19 +137,7 @@ impl Collected {
             })
             .collect();
         let elapsed = Nanos(self.whole.end.max(last).0.max(1)).as_seconds();
-        let cpu: Seconds = done.iter().map(|one| one.cpu.as_seconds()).sum();
-        let generator = Generator {
-            cpu_seconds: cpu,
-            cpu_per_request: if account.sent > 0 { cpu / account.sent as f64 } else { 0.0 },
-            busiest_thread: done
-                .iter()
-                .map(|one| one.cpu.as_seconds() / elapsed)
-                .fold(0.0, f64::max)
-                .min(1.0),
-            elapsed,
-            late: late.iter().map(|one| one.late.as_seconds()).sum(),
-            waited: late.iter().map(|one| one.waited.as_seconds()).sum(),
-        };
+        let generator = Generator { processors, ..generator(done, account.sent, elapsed, &late) };
         let mut warnings = Vec::from_iter(warning_of_generator(&generator));
         let parts = load.parts();
         let open = parts.iter().zip(&classes).zip(&late).filter(|((part, _), _)| !part.arrivals.is_closed());
@@ -188,7 +176,27 @@ fn pop_if(segments: &mut VecDeque<Segment>, start: Stamp) -> Option<Segment> {
     segments.front().is_some_and(|front| front.start == start).then(|| segments.pop_front()).flatten()
 }
 
-/// A thread that runs for a larger share of its time than this has no time left to be on time.
+/// What the threads used in `elapsed` seconds, and how late they sent the arrivals of each class.
+fn generator(done: &[Done], sent: u64, elapsed: Seconds, late: &[LateArrivals]) -> Generator {
+    let cpu: Seconds = done.iter().map(|one| one.cpu.as_seconds()).sum();
+    let most = |of: fn(&Done) -> Nanos| {
+        done.iter().map(|one| of(one).as_seconds() / elapsed).fold(0.0, f64::max).min(1.0)
+    };
+    Generator {
+        cpu_seconds: cpu,
+        cpu_per_request: if sent > 0 { cpu / sent as f64 } else { 0.0 },
+        busiest_thread: most(|one| one.cpu),
+        runnable: most(|one| one.cpu + one.run_queue),
+        elapsed,
+        late: late.iter().map(|one| one.late.as_seconds()).sum(),
+        waited: late.iter().map(|one| one.waited.as_seconds()).sum(),
+        ..Generator::default()
+    }
+}
+
+/// A thread that runs for a larger share of its time than this has no time left to be on time; nor
+/// has one that is ready to run for so long, or one among threads that use so much of all
+/// processors.
 const BUSY: f64 = 0.9;
 /// Misses are worth a warning from this share on.
 const MISSES: f64 = 0.01;
@@ -209,24 +217,36 @@ fn warnings_of_connections(answered: u64, done: &[Done]) -> Vec<LoadWarning> {
 
 /// What the generator itself did that makes its figures doubtful.
 fn warning_of_generator(generator: &Generator) -> Option<LoadWarning> {
+    let Generator { busiest_thread, runnable, processors, cpu_seconds, elapsed, .. } = *generator;
+    let used = (cpu_seconds / elapsed / processors).min(1.0);
+    let is_thread_busy = busiest_thread > BUSY;
     // The share of a run shorter than this is an accident of scheduling.
-    (generator.busiest_thread > BUSY && generator.elapsed > 0.2)
-        .then_some(LoadWarning::GeneratorBusy { share: generator.busiest_thread })
+    if elapsed <= 0.2 || !(is_thread_busy || runnable > BUSY || used > BUSY) {
+        return None;
+    }
+    // A further thread helps where there are processors for it.
+    Some(if is_thread_busy && used <= BUSY {
+        LoadWarning::GeneratorBusy { share: busiest_thread }
+    } else {
+        LoadWarning::ProcessorsShort { runnable, used, processors }
+    })
 }
 
 /// Whether requests of an open class were sent late, and why. Each class is looked at alone: many
 /// requests of a quick one would hide that all of a slow one were late.
 fn warning_of_lateness(class: &str, times: &OperationResult, sent: LateArrivals) -> Option<LoadWarning> {
-    let (class, late, response) = (class.to_owned(), times.lateness, times.response_time);
-    if late.p99 <= 1e-3 || late.p99 <= 0.1 * response.p50 {
-        return None;
-    }
-    let share = sent.share_waited();
-    Some(if share > 0.5 {
-        LoadWarning::ConnectionsWaited { class, p99: late.p99, share }
+    let (late, response) = (times.lateness, times.response_time);
+    (late.p99 > 1e-3 && late.p99 > 0.1 * response.p50).then(|| late_because(class, times, sent))
+}
+
+/// Why requests of a class were sent late.
+pub(crate) fn late_because(class: &str, times: &OperationResult, sent: LateArrivals) -> LoadWarning {
+    let (class, p99) = (class.to_owned(), times.lateness.p99);
+    if sent.is_of_system() {
+        LoadWarning::ConnectionsWaited { class, p99, share: sent.share_waited() }
     } else {
-        LoadWarning::GeneratorLate { class, p99: late.p99, response_p50: response.p50 }
-    })
+        LoadWarning::GeneratorLate { class, p99, response_p50: times.response_time.p50 }
+    }
 }
 
 /// What was asked for and never sent.
@@ -290,7 +310,7 @@ pub(crate) fn reported(load: &Load, account: crate::account::Account, done: Done
         collected.take(0, Some(segment), &mut |_| {});
     }
     collected.take(0, None, &mut |_| {});
-    collected.result(load, &[done], false)
+    collected.result(load, &[done], false, 1.0)
 }
 
 #[cfg(test)]
@@ -322,12 +342,40 @@ mod tests {
 
     #[test]
     fn a_generator_that_is_itself_the_bottleneck_is_told_with_the_evidence() {
-        let mut generator = Generator { busiest_thread: 0.97, elapsed: 5.0, ..Generator::default() };
+        let mut generator =
+            Generator { busiest_thread: 0.97, elapsed: 5.0, processors: 8.0, ..Generator::default() };
         let busy = warning_of_generator(&generator).unwrap();
         assert_eq!(busy, LoadWarning::GeneratorBusy { share: 0.97 });
         assert!(busy.to_string().contains("97 %") && busy.to_string().contains("--threads"));
         generator.busiest_thread = 0.5;
         assert_eq!(warning_of_generator(&generator), None);
+    }
+
+    /// No thread runs for most of its time where several share a processor, or a quota stops it.
+    #[test]
+    fn a_generator_that_is_short_of_processors_is_told_to_get_some_and_no_threads() {
+        let warning = |processors, cpu_seconds, busiest_thread, runnable| {
+            let elapsed = 10.0;
+            warning_of_generator(&Generator {
+                processors,
+                cpu_seconds,
+                busiest_thread,
+                runnable,
+                elapsed,
+                ..Generator::default()
+            })
+        };
+        // Four threads on two processors; one under a quota of half a processor.
+        let short = warning(2.0, 19.0, 0.48, 0.6).unwrap();
+        assert_eq!(short, LoadWarning::ProcessorsShort { runnable: 0.6, used: 0.95, processors: 2.0 });
+        let words = short.to_string();
+        assert!(words.contains("95 % of the 2.00 processors") && words.contains("would not help"), "{words}");
+        assert!(matches!(warning(0.5, 4.9, 0.49, 0.5), Some(LoadWarning::ProcessorsShort { .. })));
+        // Other programs take them.
+        assert!(matches!(warning(8.0, 5.0, 0.5, 0.98), Some(LoadWarning::ProcessorsShort { .. })));
+        // The only processor there is: a second thread would share it.
+        assert!(matches!(warning(1.0, 9.7, 0.97, 0.97), Some(LoadWarning::ProcessorsShort { .. })));
+        assert_eq!(warning(8.0, 20.0, 0.5, 0.5), None);
     }
 
     #[test]
@@ -343,15 +391,24 @@ mod tests {
         let class = String::new();
         let late = LoadWarning::GeneratorLate { class: class.clone(), p99: 0.01, response_p50: 0.02 };
         assert_eq!(warning(&times, 0, 0).as_ref(), Some(&late));
-        // Whose doing it is decides where most of the time went.
-        assert_eq!(warning(&times, 4, 1), Some(late));
+        // A generator that is the limit sleeps little; one that stands still at times sleeps, too.
+        assert_eq!(warning(&times, 10, 1), Some(late));
+        let both = warning(&times, 10, 3).unwrap();
+        let said = both.to_string();
+        assert!(
+            both.blames_generator()
+                && said.contains("30 % of that time because all connections waited for answers")
+                && said.contains("and the rest because the generator itself was late"),
+            "{said}"
+        );
         let waited = warning(&times, 4, 3).unwrap();
         assert_eq!(waited, LoadWarning::ConnectionsWaited { class, p99: 0.01, share: 0.75 });
         let said = waited.to_string();
         assert!(
             said.starts_with("requests were sent late")
                 && said.contains("75 % of that time because all connections waited for answers")
-                && !said.contains("add"),
+                && !said.contains("the generator")
+                && !waited.blames_generator(),
             "{said}"
         );
     }

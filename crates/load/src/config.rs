@@ -68,9 +68,8 @@ pub struct Load {
     pub request_timeout: Seconds,
     /// How long last answers are waited for when the run is over, in seconds.
     pub drain: Seconds,
-    /// A thread none of whose connections stands for this many seconds ends its part of the run;
-    /// where requests are counted, a client gives up its share when its connection does not stand
-    /// for so long.
+    /// Where no connection has stood for this many seconds, the run ends; where requests are
+    /// counted, a client gives up its share when its connection does not stand for so long.
     pub give_up: Seconds,
 }
 

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::{Clock, Conn, Moved, Timer, cpu};
@@ -23,6 +23,7 @@ use crate::client::{Client, ThreadContext};
 use crate::config::Habits;
 use crate::queue::Hello;
 use crate::schedule::Schedule;
+use crate::shortage::{ProcessorWaits, Shortage};
 use crate::target::{Greeting, Target};
 use crate::trace::Dues;
 use crate::workload::{PreparedWorkload, RequestStream, Scratch};
@@ -31,6 +32,8 @@ use crate::workload::{PreparedWorkload, RequestStream, Scratch};
 const WAKE: Token = Token(usize::MAX);
 const TIMER: Token = Token(usize::MAX - 1);
 
+/// How many events one poll may bring.
+const EVENTS: usize = 1_024;
 /// How many bytes one read may bring.
 const READ: usize = 1 << 16;
 /// The first pause before a lost connection is tried again; it doubles up to [`LONGEST_PAUSE`].
@@ -67,6 +70,33 @@ impl StopTime {
     }
 }
 
+/// The connections that stand, of all threads.
+#[derive(Debug, Default)]
+pub struct StandingConnections {
+    count: AtomicUsize,
+    /// When the latest of those that stand no more was lost.
+    lost: AtomicU64,
+}
+
+impl StandingConnections {
+    fn add(&self, count: usize) {
+        self.count.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// So many, at least one, stand no more from `now` on.
+    fn remove(&self, count: usize, now: Stamp) {
+        self.lost.fetch_max(now.0, Ordering::Relaxed);
+        // Who sees that none is left sees since when.
+        self.count.fetch_sub(count, Ordering::AcqRel);
+    }
+
+    /// Since when none stands, if none does.
+    fn none_since(&self) -> Option<Stamp> {
+        let is_none = self.count.load(Ordering::Acquire) == 0;
+        is_none.then(|| Stamp(self.lost.load(Ordering::Relaxed)))
+    }
+}
+
 /// What one thread is to do.
 #[derive(Debug)]
 pub struct Task {
@@ -88,9 +118,11 @@ pub struct Task {
     pub drain: Nanos,
     /// After how long without an answer a connection is given up; zero: never.
     pub request_timeout: Nanos,
-    /// After how long without any connection this thread ends, and after how long without its own a
-    /// client that has so many requests to send gives them up.
+    /// After how long without any connection of any thread this one ends, and after how long
+    /// without its own a client that has so many requests to send gives them up.
     pub give_up: Nanos,
+    /// The connections of all threads.
+    pub standing: Arc<StandingConnections>,
     /// Whether values are verified.
     pub verify: bool,
     /// Set when the run is to stop early.
@@ -113,42 +145,10 @@ pub struct ClientGroup {
     /// In an open load, one entry for each free slot. Those of connections that do not stand are
     /// passed over when their turn comes.
     idle: VecDeque<u32>,
-    /// When no such slot was free.
+    /// How long its requests waited for answers while no such slot was free.
     shortage: Shortage,
-}
-
-/// The last stretch of time in which no connection was free: what is due then waits for answers,
-/// and not for the generator.
-#[derive(Clone, Copy, Debug, Default)]
-struct Shortage {
-    is_on: bool,
-    from: Stamp,
-    to: Stamp,
-}
-
-impl Shortage {
-    /// No slot is free any more. One that was free for no time at all has not ended the last
-    /// shortage.
-    fn begins(&mut self, now: Stamp) {
-        if !self.is_on {
-            self.is_on = true;
-            if self.to != now {
-                self.from = now;
-            }
-        }
-    }
-
-    fn ends(&mut self, now: Stamp) {
-        if self.is_on {
-            self.is_on = false;
-            self.to = now;
-        }
-    }
-
-    /// How long a request waited for a slot that was due then and is sent now.
-    fn of(&self, due: Stamp, now: Stamp) -> Nanos {
-        Nanos(self.to.min(now).0.saturating_sub(self.from.max(due).0))
-    }
+    /// Whether the latest poll while it was short brought anything for one of its connections.
+    has_events: bool,
 }
 
 impl ClientGroup {
@@ -162,6 +162,7 @@ impl ClientGroup {
             arrival: None,
             idle: VecDeque::new(),
             shortage: Shortage::default(),
+            has_events: false,
         }
     }
 
@@ -172,6 +173,11 @@ impl ClientGroup {
             RequestSource::Open(arriving) if arriving.budget > 0 => self.arrival.filter(|&due| due < end),
             _ => None,
         }
+    }
+
+    /// Whether what becomes due now would wait for an answer.
+    fn is_short(&self) -> bool {
+        matches!(self.source, RequestSource::Open(_)) && self.idle.is_empty()
     }
 }
 
@@ -265,6 +271,8 @@ pub struct Done {
     pub last: Stamp,
     /// Processor time the thread used from the start of the run on.
     pub cpu: Nanos,
+    /// How long it was ready to run since then and had no processor.
+    pub run_queue: Nanos,
     /// Whether a part of the run was given up because connections did not stand any more.
     pub gave_up: bool,
     /// Why the last connection could not be made, or ended; none where none failed.
@@ -352,8 +360,9 @@ pub struct GeneratorThread {
     stop: Arc<StopTime>,
     running: bool,
     up: usize,
-    /// Since when no connection stands, if none does.
-    alone: Option<Stamp>,
+    /// The connections of all threads.
+    standing: Arc<StandingConnections>,
+    processor_waits: ProcessorWaits,
     next_check: Stamp,
     last: Stamp,
     last_error: Option<io::Error>,
@@ -391,7 +400,8 @@ impl GeneratorThread {
             stop: task.stop,
             running: false,
             up: 0,
-            alone: None,
+            standing: task.standing,
+            processor_waits: ProcessorWaits::default(),
             next_check: Stamp(0),
             last: Stamp(0),
             last_error: None,
@@ -411,7 +421,7 @@ impl GeneratorThread {
         for number in 0..self.connections.len() {
             self.begin_to_connect(number, begun);
         }
-        let mut events = Events::with_capacity(1_024);
+        let mut events = Events::with_capacity(EVENTS);
         while self.up < self.connections.len() {
             let now = self.clock.now();
             if now >= deadline {
@@ -448,10 +458,13 @@ impl GeneratorThread {
         rows: Option<Lane>,
         mut over: impl FnMut(Segment),
     ) -> io::Result<Done> {
-        let cpu_before = cpu::thread();
+        // The thread that opens it is the one that it speaks of.
+        let run_queue = cpu::RunQueue::of_thread();
+        let (cpu_before, waited_before) = (cpu::thread(), run_queue.waited());
         self.account.rows = rows;
+        self.processor_waits = ProcessorWaits::new(waited_before);
         self.begin(clock);
-        let mut events = Events::with_capacity(1_024);
+        let mut events = Events::with_capacity(EVENTS);
         loop {
             let now = self.clock.now();
             let stopped = self.stop.get();
@@ -467,11 +480,11 @@ impl GeneratorThread {
             if self.is_done(now) {
                 break;
             }
-            if self.alone.is_some_and(|since| now >= since + self.give_up) {
+            if self.is_given_up(now) {
                 self.gave_up = true;
                 break;
             }
-            self.sleep(now, self.next_wake(now), &mut events)?;
+            self.rest(now, &mut events, &run_queue)?;
             for event in &events {
                 match event.token() {
                     WAKE | TIMER => {}
@@ -480,6 +493,9 @@ impl GeneratorThread {
             }
         }
         let now = self.clock.now();
+        if self.up > 0 {
+            self.standing.remove(self.up, now);
+        }
         for connection in &mut self.connections {
             if connection.client.in_flight() > 0 {
                 self.last = now;
@@ -498,6 +514,7 @@ impl GeneratorThread {
             verified: self.account.verified,
             last: self.last,
             cpu: cpu::thread().saturating_sub(cpu_before),
+            run_queue: run_queue.waited().saturating_sub(waited_before),
             gave_up: self.gave_up,
             failure: self.last_error.as_ref().map(system_words),
         })
@@ -601,6 +618,55 @@ impl GeneratorThread {
         if now < self.end { next.min(self.end) } else { next.min(self.end + self.drain) }
     }
 
+    /// Whether no connection of any thread has stood for too long.
+    fn is_given_up(&self, now: Stamp) -> bool {
+        self.up == 0 && self.standing.none_since().is_some_and(|since| now >= since + self.give_up)
+    }
+
+    /// Waits until something is to be done. What becomes due meanwhile in a group without a free
+    /// slot waits for answers.
+    fn rest(&mut self, now: Stamp, events: &mut Events, run_queue: &cpu::RunQueue) -> io::Result<()> {
+        let until = self.next_wake(now);
+        let mut is_any_short = false;
+        for group in &mut self.groups {
+            if group.is_short() {
+                is_any_short = true;
+            } else {
+                group.shortage.end();
+            }
+        }
+        if !is_any_short {
+            return self.sleep(now, until, events);
+        }
+        // `now` stands before requests that were written in this turn.
+        let from = self.clock.now();
+        self.processor_waits.before(from, || run_queue.waited());
+        self.sleep(from, until, events)?;
+        let to = self.clock.now();
+        let waited = self.processor_waits.within(from, to, || run_queue.waited());
+        // Where there was no room for all events, an answer may lie in a socket without one.
+        let is_full = events.iter().count() >= EVENTS;
+        self.groups.iter_mut().for_each(|group| group.has_events = is_full);
+        for event in events.iter() {
+            if let Some(connection) = self.connections.get(event.token().0) {
+                self.groups[usize::from(connection.group)].has_events = true;
+            }
+        }
+        self.polled(from, to, (to - from).saturating_sub(waited));
+        Ok(())
+    }
+
+    /// The thread polled between these stamps, and slept for so long of that.
+    fn polled(&mut self, from: Stamp, to: Stamp, slept: Nanos) {
+        for group in self.groups.iter_mut().filter(|group| group.is_short()) {
+            if group.has_events {
+                group.shortage.slept(from, to, slept);
+            } else {
+                group.shortage.silent(from, to);
+            }
+        }
+    }
+
     /// Waits for events until `until` at the latest.
     fn sleep(&mut self, now: Stamp, until: Stamp, events: &mut Events) -> io::Result<()> {
         let left = Nanos(until.0.saturating_sub(now.0));
@@ -687,11 +753,7 @@ impl GeneratorThread {
         let RequestSource::Open(arriving) = &mut group.source else { return None };
         let due = group.arrival.filter(|&due| due <= now && due < self.end && arriving.budget > 0)?;
         let number = loop {
-            let Some(number) = group.idle.pop_front() else {
-                group.shortage.begins(now);
-                return None;
-            };
-            let number = number as usize;
+            let number = group.idle.pop_front()? as usize;
             let connection = &mut self.connections[number];
             connection.queued -= 1;
             // The connection may be down, a slot have been taken by a follow-up, or the connection
@@ -704,8 +766,7 @@ impl GeneratorThread {
                 break number;
             }
         };
-        group.shortage.ends(now);
-        let late = LateArrivals { late: now - due, waited: group.shortage.of(due, now) };
+        let late = LateArrivals { late: now - due, waited: group.shortage.since(due) };
         self.account.late[usize::from(group.class)].merge(late);
         while let Some(&number) = group.idle.front() {
             let connection = &mut self.connections[number as usize];
@@ -714,9 +775,6 @@ impl GeneratorThread {
             }
             connection.queued -= 1;
             group.idle.pop_front();
-        }
-        if group.idle.is_empty() {
-            group.shortage.begins(now);
         }
         let mut shared = ThreadContext {
             plan: &group.plan,
@@ -823,11 +881,9 @@ impl GeneratorThread {
         }
         connection.down.get_or_insert(now);
         self.up -= 1;
+        self.standing.remove(1, now);
         self.account.roll(now);
         self.account.connection_renewed();
-        if self.up == 0 {
-            self.alone.get_or_insert(now);
-        }
         self.begin_to_connect(number, now);
     }
 
@@ -986,7 +1042,7 @@ impl GeneratorThread {
             limit => limit,
         };
         self.up += 1;
-        self.alone = None;
+        self.standing.add(1);
         if self.running {
             self.serve(number, now);
         }
@@ -1017,6 +1073,8 @@ impl GeneratorThread {
         }
         connection.client.give_up(loss, now, &mut self.account);
         self.up -= 1;
+        // The clock of the connecting phase is another.
+        self.standing.remove(1, if self.running { now } else { Stamp(0) });
         if self.running {
             self.account.roll(now);
             self.account.connection_lost();
@@ -1031,9 +1089,6 @@ impl GeneratorThread {
         let pause = connection.pause;
         connection.pause = Nanos((pause.0 * 2).min(LONGEST_PAUSE.0));
         self.alarms.push(Reverse((now + pause, Alarm::Connect(number as u32))));
-        if self.up == 0 && self.running {
-            self.alone.get_or_insert(now);
-        }
     }
 }
 
@@ -1079,12 +1134,28 @@ mod tests {
     use crate::tasks::tasks;
     use crate::workload::{Mix, OnMiss, Workload};
 
-    /// The one thread of this load, none of whose connections stands.
-    fn thread(load: Load) -> GeneratorThread {
-        let load = Load { threads: 1, extent: Extent::Requests(1), ..load };
+    /// The threads of this load, none of whose connections stands.
+    fn threads(load: Load) -> Vec<GeneratorThread> {
+        let load = Load { extent: Extent::Requests(1), ..load };
         let targets: Arc<[Target]> = Target::all(&load, None, &mut || false).unwrap().into();
-        let mut tasks = tasks(&load, &targets, &vec![None], &Arc::new(StopTime::default()));
-        GeneratorThread::new(tasks.remove(0)).unwrap().0
+        let tasks = tasks(&load, &targets, &vec![None], &Arc::new(StopTime::default()));
+        tasks.into_iter().map(|task| GeneratorThread::new(task).unwrap().0).collect()
+    }
+
+    /// The one thread of this load.
+    fn thread(load: Load) -> GeneratorThread {
+        threads(Load { threads: 1, ..load }).remove(0)
+    }
+
+    /// Lets all connections of a thread stand; each has one free slot, which its test queues.
+    fn connect(thread: &mut GeneratorThread, server: &TcpListener) {
+        let address = server.local_addr().unwrap();
+        for (number, connection) in thread.connections.iter_mut().enumerate() {
+            let conn = Conn::connect(address, thread.poll.registry(), Token(number)).unwrap();
+            (connection.link, connection.queued) = (Link::Up(conn), 1);
+        }
+        thread.up = thread.connections.len();
+        thread.standing.add(thread.up);
     }
 
     fn open(connections: u32) -> Load {
@@ -1099,20 +1170,60 @@ mod tests {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         for idle in [[0_u32, 1], [1, 0]] {
             let mut thread = thread(open(2));
-            for (number, connection) in thread.connections.iter_mut().enumerate() {
-                let address = server.local_addr().unwrap();
-                let conn = Conn::connect(address, thread.poll.registry(), Token(number)).unwrap();
-                (connection.link, connection.queued) = (Link::Up(conn), 1);
-            }
-            thread.up = 2;
+            connect(&mut thread, &server);
             thread.groups[0].arrival = Some(Stamp(5));
             thread.groups[0].idle.extend(idle);
             thread.lose(1, Stamp(5), LossReason::ConnectionLost);
             assert_eq!(thread.groups[0].idle, idle);
             assert_eq!(thread.issue_arrival(0, Stamp(5)), Some(0));
-            let group = &thread.groups[0];
-            assert!(group.idle.is_empty() && group.shortage.is_on, "no other slot is free");
+            assert!(thread.groups[0].is_short(), "no other slot is free");
             assert_eq!((thread.connections[0].queued, thread.connections[1].queued), (0, 0));
+        }
+    }
+
+    /// An answer that has come while the thread was busy is none that the system owes; one that a
+    /// poll of a busy thread did not bring is.
+    #[test]
+    fn what_is_due_waits_for_answers_while_the_thread_sleeps_or_finds_none() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sleep = vec![(110, 190, 70)];
+        let busy: Vec<_> = (110..=190).step_by(10).map(|at| (at, at, 0)).collect();
+        for (polls, has_events, waited) in
+            [(vec![], true, 0), (sleep, true, 70), (busy.clone(), true, 0), (busy, false, 80)]
+        {
+            let mut thread = thread(open(2));
+            connect(&mut thread, &server);
+            let RequestSource::Open(arriving) = &mut thread.groups[0].source else { panic!() };
+            arriving.budget = 2;
+            thread.groups[0].arrival = Some(Stamp(100));
+            thread.groups[0].idle.push_back(0);
+            assert_eq!(thread.issue_arrival(0, Stamp(100)), Some(0));
+            assert!(thread.groups[0].is_short());
+            thread.groups[0].has_events = has_events;
+            for (from, to, slept) in polls {
+                thread.polled(Stamp(from), Stamp(to), Nanos(slept));
+            }
+            thread.groups[0].arrival = Some(Stamp(100));
+            thread.groups[0].idle.push_back(1);
+            assert_eq!(thread.issue_arrival(0, Stamp(200)), Some(1));
+            let late = thread.account.late[0];
+            assert_eq!((late.late, late.waited), (Nanos(100), Nanos(waited)));
+        }
+    }
+
+    #[test]
+    fn a_thread_without_connections_goes_on_while_another_has_some() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut threads = threads(Load { threads: 2, ..open(2) });
+        connect(&mut threads[1], &server);
+        threads[1].running = true;
+        let late = Stamp(0) + threads[0].give_up;
+        assert!(!threads[0].is_given_up(late), "its server may come back");
+        threads[1].lose(0, late, LossReason::ConnectionLost);
+        assert!(!threads[0].is_given_up(late), "the other's may, too");
+        let later = late + threads[0].give_up;
+        for thread in &threads {
+            assert!(thread.is_given_up(later) && !thread.is_given_up(Stamp(later.0 - 1)));
         }
     }
 

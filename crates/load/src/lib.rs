@@ -25,6 +25,7 @@
 //! | [`client`] | one virtual client: bytes in, bytes out |
 //! | [`account`] | what became of every request |
 //! | [`engine`] | one thread: an event loop that drives clients over sockets |
+//! | `shortage` | how long requests waited for answers, and not for the generator |
 //! | [`run`] | a whole run of several threads |
 //! | `collect` | what the threads report, put together |
 //! | [`clocks`] | whether the clocks of several generators agree |
@@ -63,6 +64,7 @@ pub mod run;
 pub mod schedule;
 pub mod search;
 pub mod settings;
+mod shortage;
 pub mod sizes;
 pub mod table;
 pub mod target;

@@ -109,6 +109,7 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, MergeError>
         let is_its_own = matches!(
             warning,
             LoadWarning::GeneratorBusy { .. }
+                | LoadWarning::ProcessorsShort { .. }
                 | LoadWarning::GeneratorLate { .. }
                 | LoadWarning::ConnectionsWaited { .. }
                 | LoadWarning::MultiGetCut { .. }
@@ -313,6 +314,12 @@ fn generator(results: &[LoadResult], sent: u64) -> Generator {
         cpu_seconds: cpu,
         cpu_per_request: if sent > 0 { cpu / sent as f64 } else { 0.0 },
         busiest_thread: all.clone().map(|one| one.busiest_thread).fold(0.0, f64::max),
+        runnable: all.clone().map(|one| one.runnable).fold(0.0, f64::max),
+        // Of a sum of which a part is not known nothing is.
+        processors: match all.clone().all(|one| one.processors > 0.0) {
+            true => all.clone().map(|one| one.processors).sum(),
+            false => 0.0,
+        },
         elapsed: all.clone().map(|one| one.elapsed).fold(0.0, f64::max),
         late: all.clone().map(|one| one.late).sum(),
         waited: all.map(|one| one.waited).sum(),
@@ -496,6 +503,7 @@ mod tests {
             verified: crate::account::Verified::default(),
             last: Stamp(4_000_000_000),
             cpu: Nanos(1_000),
+            run_queue: Nanos::ZERO,
             gave_up: false,
             failure: None,
         }
@@ -511,7 +519,7 @@ mod tests {
             collected.take(number, None, &mut |_| {});
         }
         let done: Vec<_> = threads.iter().map(|requests| done(requests.len())).collect();
-        collected.result(load, &done, false)
+        collected.result(load, &done, false, 1.0)
     }
 
     fn load(connections: u32, threads: u32) -> Load {

@@ -15,7 +15,7 @@ use krarup_record::{Histograms, MeasuredDistribution, Operation, Quantity, Visit
 use krarup_units::{Nanos, PerSecond, Seconds, text};
 use serde::{Deserialize, Serialize};
 
-use crate::account::{CLASSES, LossReason, OperationCounts, Segment, Share, Verified};
+use crate::account::{CLASSES, LossReason, MOSTLY_OF_SYSTEM, OperationCounts, Segment, Share, Verified};
 use crate::clocks::{ClocksCompared, ServerSecond};
 use crate::config::{ClientClass, Load};
 use crate::schedule::Arrivals;
@@ -327,13 +327,21 @@ pub struct Generator {
     pub cpu_per_request: Seconds,
     /// The largest share of its time that any thread was running, 0 to 1.
     pub busiest_thread: f64,
+    /// The largest share of its time that any thread was running, or ready to run and without a
+    /// processor, 0 to 1.
+    #[serde(default)]
+    pub runnable: f64,
+    /// How many processors the generator may use, with a fraction under a quota; of several
+    /// generators in sum. 0: not known.
+    #[serde(default)]
+    pub processors: f64,
     /// How long the whole run took, in seconds.
     pub elapsed: Seconds,
     /// How late all arrivals of an open load were sent, in sum, in seconds.
     #[serde(default)]
     pub late: Seconds,
-    /// The part of `late` in which no connection was free: all of them waited for answers, or did
-    /// not stand.
+    /// The part of `late` in which no connection was free and no answer had come: all of them
+    /// waited for answers, or did not stand.
     #[serde(default)]
     pub waited: Seconds,
 }
@@ -348,6 +356,17 @@ pub enum LoadWarning {
         /// The largest share of its time that any thread was running.
         share: f64,
     },
+    /// The generator had no more processors to run on, or had to wait for them: it may be the
+    /// bottleneck, and more threads would not help.
+    ProcessorsShort {
+        /// The largest share of its time that any thread was running, or ready to run and without a
+        /// processor.
+        runnable: f64,
+        /// The share that all threads used of the processors that they may use.
+        used: f64,
+        /// How many processors these are, with a fraction under a quota.
+        processors: f64,
+    },
     /// Requests were sent late, though the load was to come at its own pace.
     GeneratorLate {
         /// The class of clients; empty where it has no name.
@@ -358,14 +377,15 @@ pub enum LoadWarning {
         /// Median response time, in seconds.
         response_p50: Seconds,
     },
-    /// Requests were sent late because all connections waited for answers.
+    /// Requests were sent late because all connections waited for answers; where `share` is less
+    /// than a half, because of the generator, too.
     ConnectionsWaited {
         /// The class of clients; empty where it has no name.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         class: String,
         /// 99th percentile of the lateness, in seconds.
         p99: Seconds,
-        /// The share of all lateness in which no connection was free.
+        /// The share of all lateness in which no connection was free and no answer had come.
         share: f64,
     },
     /// Requests that were due were never sent.
@@ -457,6 +477,48 @@ fn of_class(name: &str) -> String {
     if name.is_empty() { String::new() } else { format!(" of the class {name}") }
 }
 
+/// What is said where the generator ran on all that it may, or waited for it.
+fn processors_short(runnable: f64, used: f64, processors: f64) -> String {
+    let [runnable, used] = [runnable, used].map(|share| 100.0 * share);
+    let processors = text::three_digits(processors);
+    format!(
+        "the generator used {used:.0} % of the {processors} processors that it may use, and a thread of it was running or waited for \
+         one {runnable:.0} % of the time: the generator may be the bottleneck, and response times have its waits; give it more \
+         processors, or a larger quota: more --threads would not help"
+    )
+}
+
+/// What is said where the system was too slow for the rate, be it beside the generator.
+fn connections_waited(class: &str, p99: Seconds, share: f64) -> String {
+    let (class, p99, percent) = (of_class(class), text::duration(p99), 100.0 * share);
+    let (cause, advice) = if share < MOSTLY_OF_SYSTEM {
+        (
+            ", and the rest because the generator itself was late",
+            "give it more processors, or lower the rate, to learn what is the system's",
+        )
+    } else {
+        (
+            ": the system answered too slowly, or not at all, for this rate",
+            "more --connections would put more requests before the system at once",
+        )
+    };
+    format!(
+        "requests{class} were sent late (p99 {p99}), {percent:.0} % of that time because all connections waited for answers that had \
+         not come{cause}; response times count from when requests were due and show it; {advice}"
+    )
+}
+
+impl LoadWarning {
+    /// Whether it says that the generator itself may have been the limit.
+    pub(crate) fn blames_generator(&self) -> bool {
+        match *self {
+            Self::GeneratorBusy { .. } | Self::ProcessorsShort { .. } | Self::GeneratorLate { .. } => true,
+            Self::ConnectionsWaited { share, .. } => share < MOSTLY_OF_SYSTEM,
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for LoadWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |count: u64, of: u64| 100.0 * count as f64 / of.max(1) as f64;
@@ -469,23 +531,20 @@ impl fmt::Display for LoadWarning {
                  add --threads, or processors",
                 100.0 * share
             ),
+            Self::ProcessorsShort { runnable, used, processors } => {
+                f.write_str(&processors_short(runnable, used, processors))
+            }
             Self::GeneratorLate { ref class, p99, response_p50 } => write!(
                 f,
-                "requests{} were sent late (p99 {}, median response time {}) though connections were free: the generator itself was late; response \
-                 times count from when requests were due and show it; add --threads or processors, or lower the rate",
+                "requests{} were sent late (p99 {}, median response time {}) though connections were free, or had answers to be read: \
+                 the generator itself was late; response times count from when requests were due and show it; add processors, or --threads where some are idle, or lower the rate",
                 of_class(class),
                 text::duration(p99),
                 text::duration(response_p50)
             ),
-            Self::ConnectionsWaited { ref class, p99, share } => write!(
-                f,
-                "requests{} were sent late (p99 {}), {:.0} % of that time because all connections waited for answers: the system answered too slowly, or not at all, \
-                 for this rate, and not the generator; response times count from when requests were due and show it; more --connections would put more \
-                 requests before the system at once",
-                of_class(class),
-                text::duration(p99),
-                100.0 * share
-            ),
+            Self::ConnectionsWaited { ref class, p99, share } => {
+                f.write_str(&connections_waited(class, p99, share))
+            }
             Self::Unsent { count, due, closed } => {
                 let behind = "the system does not keep up with the rate, or connections did not stand";
                 let why = if closed { "their connection did not stand" } else { behind };

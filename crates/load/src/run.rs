@@ -7,9 +7,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use krarup_net::Clock;
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::SignalStream;
+use krarup_net::{Clock, processors};
 use krarup_record::file::rows::{RowPlan, RowWriter};
 use krarup_record::file::{FileError, RunMetadata};
 use krarup_settings::Mistake;
@@ -335,7 +335,7 @@ impl Conductor {
             self.rows_problem = Some(problem);
             None
         });
-        let mut result = collected.result(load, &done, interrupted);
+        let mut result = collected.result(load, &done, interrupted, processors::usable());
         result.rows = written.map(Into::into);
         result.clock = second;
         Ok(result)

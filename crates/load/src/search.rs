@@ -6,10 +6,12 @@
 //! other rates, and the answers are an estimate with an interval.
 
 use krarup_stats::{Estimate, summary::Summary};
-use krarup_units::{PerSecond, Seconds};
+use krarup_units::{Nanos, PerSecond, Seconds};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
+use crate::account::{LateArrivals, MOSTLY_OF_SYSTEM};
+use crate::collect::late_because;
 use crate::random;
 use crate::result::{LoadResult, LoadWarning};
 
@@ -98,6 +100,13 @@ impl TrialLimit {
             && p99.is_some_and(|p99| p99 <= self.p99)
             && done as f64 >= self.carried * account.sent as f64
     }
+
+    /// Whether response times are over the limit by the generator's lateness: those from when
+    /// requests were sent are below it, and the system had answered most of what came before.
+    fn was_missed_by_the_generator(self, p99: Seconds, result: &LoadResult, sent: LateArrivals) -> bool {
+        let is_missed = p99 > self.p99 && result.overall.time_from_sent.p99 <= self.p99;
+        is_missed && sent.share_waited() < MOSTLY_OF_SYSTEM
+    }
 }
 
 /// One trial of a search.
@@ -122,14 +131,30 @@ impl SearchTrial {
     /// What came of trying `rate` in a search.
     pub fn new(search: u32, rate: PerSecond, limit: TrialLimit, result: LoadResult) -> Self {
         let p99 = result.p99_to_last_answer();
+        let carried = limit.holds(p99, &result);
+        let of = Nanos::from_seconds;
+        let sent = LateArrivals { late: of(result.generator.late), waited: of(result.generator.waited) };
+        let failed_late = !carried && limit.was_missed_by_the_generator(p99.unwrap_or(0.0), &result, sent);
+        let mut warnings = result.warnings;
+        let is_of_lateness = |one: &LoadWarning| {
+            matches!(one, LoadWarning::GeneratorLate { .. } | LoadWarning::ConnectionsWaited { .. })
+        };
+        if failed_late && !warnings.iter().any(is_of_lateness) {
+            warnings.push(late_because("", &result.overall, sent));
+        }
         Self {
             search,
             rate,
             throughput: result.overall.throughput,
             p99: p99.unwrap_or(0.0),
-            carried: limit.holds(p99, &result),
-            warnings: result.warnings,
+            carried,
+            warnings,
         }
+    }
+
+    /// Whether the generator itself may have been what kept it from being carried.
+    fn is_of_generator(&self) -> bool {
+        !self.carried && self.warnings.iter().any(LoadWarning::blames_generator)
     }
 }
 
@@ -148,6 +173,21 @@ pub struct FoundMax {
 }
 
 impl FoundMax {
+    /// How many searches there were.
+    pub(crate) fn searches(&self) -> usize {
+        self.trials.last().map_or(0, |trial| trial.search as usize + 1)
+    }
+
+    /// In how many of them the generator itself may have kept the lowest rate that was not carried
+    /// from being so: the limit is below that rate, and may be the generator's.
+    pub(crate) fn of_generator(&self) -> usize {
+        let failed = |search: usize| {
+            let trials = self.trials.iter().filter(move |one| one.search as usize == search && !one.carried);
+            trials.min_by(|one, other| one.rate.0.total_cmp(&other.rate.0))
+        };
+        (0..self.searches()).filter_map(failed).filter(|one| one.is_of_generator()).count()
+    }
+
     /// Searches so often, first from `start`, then from below the last answer by up to a half,
     /// drawn under `seed`: over the same rates a steady system would give the same answer each
     /// time, however far from its limit. `attempt` tries a rate in the search of this number.
@@ -187,7 +227,7 @@ impl FoundMax {
 mod tests {
     use krarup_memcache::ReplyClass;
     use krarup_record::{Operation, ServerVisit, Visit};
-    use krarup_units::{Nanos, Stamp};
+    use krarup_units::Stamp;
     use proptest::prelude::*;
 
     use super::*;
@@ -202,14 +242,20 @@ mod tests {
 
     /// A run of ten seconds at 1,000 requests per second, each answered after its time.
     fn run(took: impl Fn(u64) -> Nanos) -> LoadResult {
+        run_late(Nanos::ZERO, took)
+    }
+
+    /// The same, each sent so late.
+    fn run_late(late: Nanos, took: impl Fn(u64) -> Nanos) -> LoadResult {
         let mut account = Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(10_000_000_000) }, 1);
         let request = |number: u64| (Stamp(number * 1_000_000), Stamp(number * 1_000_000) + took(number));
         let mut requests: Vec<(Stamp, Stamp)> = (0..10_000).map(request).collect();
         requests.sort_by_key(|(_, replied)| *replied);
         for (due, replied) in requests {
             let mut visit = Visit::at(due, Operation::Get);
-            (visit.taken, visit.replied) = (due, replied);
-            account.answered(ReplyClass::Values, &mut visit, ServerVisit::ok(0, due, replied));
+            (visit.taken, visit.replied) = (due + late, replied);
+            let server = ServerVisit::ok(0, visit.taken, replied);
+            account.answered(ReplyClass::Values, &mut visit, server);
         }
         account.close(Stamp(20_000_000_000));
         let leg = Leg { from: PerSecond(1_000.0), to: PerSecond(1_000.0), seconds: 0.0 };
@@ -239,6 +285,39 @@ mod tests {
         }
         let trial = tried(backlog);
         assert!(!trial.carried && trial.p99 > 1.9, "{trial:?}");
+    }
+
+    /// Lateness that is none beside most limits decides where the limit is below a millisecond.
+    #[test]
+    fn a_trial_that_the_generator_itself_failed_says_so() {
+        let limit = TrialLimit { p99: 0.000_5, carried: 0.98 };
+        let tried = |late, took| {
+            let result = run_late(Nanos::from_micros(late), |_| Nanos::from_micros(took));
+            SearchTrial::new(0, PerSecond(1_000.0), limit, result)
+        };
+        let late = tried(700, 780);
+        assert!(!late.carried && late.is_of_generator(), "{late:?}");
+        assert!(matches!(late.warnings[..], [LoadWarning::GeneratorLate { .. }]), "{late:?}");
+        let mut both = run_late(Nanos::from_micros(700), |_| Nanos::from_micros(780));
+        (both.generator.late, both.generator.waited) = (7.0, 2.1);
+        let both = SearchTrial::new(0, PerSecond(1_000.0), limit, both);
+        assert!(both.is_of_generator(), "{both:?}");
+        assert!(matches!(both.warnings[..], [LoadWarning::ConnectionsWaited { .. }]), "{both:?}");
+        let slow = tried(0, 700);
+        assert!(!slow.carried && !slow.is_of_generator(), "{slow:?}");
+        assert_eq!(slow.warnings, []);
+        assert_eq!(tried(300, 400).warnings, [], "it was carried all the same");
+        // What is told of all searches is of the lowest rate that failed in each.
+        let at = |search, rate, trial: &SearchTrial| SearchTrial {
+            search,
+            rate: PerSecond(rate),
+            ..trial.clone()
+        };
+        let [low, high] = [5_000.0, 9_000.0];
+        let trials = vec![at(0, high, &slow), at(0, low, &late), at(1, high, &late), at(1, low, &slow)];
+        let max = FoundMax { limit, trials, found: Vec::new(), rate: None };
+        assert_eq!((max.of_generator(), max.searches()), (1, 2));
+        assert!(crate::table::found_max(&max).contains("in 1 of 2 searches"));
     }
 
     #[test]

@@ -121,7 +121,12 @@ fn whole_run(out: &mut String, result: &LoadResult) {
         ),
     );
     for (place, class) in result.config.parts().iter().enumerate() {
-        if class.arrivals.is_closed() {
+        // A client that does not think is late only where its connection is.
+        let is_never_late = match &class.arrivals {
+            Arrivals::Closed(think) => think.mean() == 0.0,
+            other => other.is_closed(),
+        };
+        if is_never_late {
             continue;
         }
         let times = result.classes.get(place).map_or(&result.overall, |class| &class.overall);
@@ -302,11 +307,23 @@ pub fn trial(trial: &SearchTrial) -> String {
     )
 }
 
-/// What a search for the highest rate found.
+/// What a search for the highest rate found, and whether it may be of the generator.
 pub fn found_max(max: &FoundMax) -> String {
+    let found = found_rates(max);
+    match max.of_generator() {
+        0 => found,
+        some => format!(
+            "{found}warning: in {some} of {} searches the generator itself was late or busy at the lowest rate that was not carried: \
+             the limit may be its own; add --threads, processors or machines\n",
+            max.searches()
+        ),
+    }
+}
+
+fn found_rates(max: &FoundMax) -> String {
     let found: Vec<String> = max.found.iter().map(|rate| count(rate.0.round())).collect();
     let limit = time(max.limit.p99);
-    let all = max.trials.last().map_or(0, |trial| trial.search as usize + 1);
+    let all = max.searches();
     let nothing = match all - found.len() {
         0 => String::new(),
         _ if found.is_empty() => return format!("nothing was carried with p99 up to {limit}\n"),

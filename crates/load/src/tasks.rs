@@ -14,7 +14,8 @@ use crate::account::MeasuredSpan;
 use crate::client::Client;
 use crate::config::{ClientClass, Extent, Load, LoginSettings, ServerChoice};
 use crate::engine::{
-    Arriving, ClientGroup, ClosedClient, DueTimes, NewConnection, RequestSource, StopTime, Task,
+    Arriving, ClientGroup, ClosedClient, DueTimes, NewConnection, RequestSource, StandingConnections,
+    StopTime, Task,
 };
 use crate::queue::{self, Hello};
 use crate::random::mix;
@@ -43,6 +44,7 @@ pub(crate) fn tasks(
         Extent::Requests(_) | Extent::Trace => Stamp(u64::MAX / 2),
     };
     let classes = load.parts();
+    let standing = Arc::new(StandingConnections::default());
     let empty = |_| Task {
         targets: Arc::clone(targets),
         groups: Vec::new(),
@@ -57,6 +59,7 @@ pub(crate) fn tasks(
         drain: Nanos::from_seconds(load.drain),
         request_timeout: Nanos::from_seconds(load.request_timeout),
         give_up: Nanos::from_seconds(load.give_up),
+        standing: Arc::clone(&standing),
         verify: load.verify,
         stop: Arc::clone(stop),
     };

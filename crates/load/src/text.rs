@@ -10,7 +10,7 @@ use crate::keys::{KeyLaw, KeySize, KeySizeLaw};
 use crate::schedule::{ArrivalProcess, Leg, Think};
 use crate::sizes::SizeLaw;
 use crate::trace::Speed;
-use crate::workload::{LARGEST_VALUE, Mix};
+use crate::workload::{LARGEST_VALUE, Mix, check_expiry};
 
 /// `host:port` or `unix:/path`, with commas between.
 ///
@@ -185,10 +185,10 @@ pub fn think(text: &str) -> Result<Think, Mistake> {
     })
 }
 
-/// `A` or `A-B`, in seconds: between which expiry times are drawn.
+/// `A` or `A-B`, in seconds, 30 days at most: between which expiry times are drawn.
 ///
 /// # Errors
-/// Names the text.
+/// Names the text, or what is wrong with the times.
 pub fn expiry(text: &str) -> Result<(i32, i32), Mistake> {
     let wrong = || {
         Mistake::new(format!("`{text}` is no expiry time"), "write seconds like 60, or a range like 60-120")
@@ -196,7 +196,8 @@ pub fn expiry(text: &str) -> Result<(i32, i32), Mistake> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let from: i32 = from.parse().map_err(|_| wrong())?;
     let to: i32 = to.parse().map_err(|_| wrong())?;
-    if from <= to { Ok((from, to)) } else { Err(wrong()) }
+    check_expiry((from, to))?;
+    Ok((from, to))
 }
 
 /// `1000`, or legs one after the other: `1000x10s` holds a rate, `1000-5000x30s` is a ramp; parted
@@ -299,6 +300,10 @@ mod tests {
         assert!(size_law("exp:1MiB").unwrap_err().what.contains("cut at 1000000"));
         assert!(process("poison").unwrap_err().what.contains("`poison`"));
         assert!(expiry("9-1").is_err());
+        assert_eq!(expiry("0-2592000"), Ok((0, 2_592_000)));
+        for point in ["2592001", "2500000-2700000", "2147483647"] {
+            assert!(expiry(point).unwrap_err().what.contains("point in time"), "{point}");
+        }
     }
 
     proptest! {

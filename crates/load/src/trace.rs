@@ -93,6 +93,11 @@ impl TraceRow {
         Some(self.named).filter(|&named| named != UNNAMED)
     }
 
+    /// Whether it changes in place what is there.
+    fn appends(&self) -> bool {
+        matches!(self.command, Command::Append | Command::Prepend)
+    }
+
     /// For how many seconds the value is to live from now on, 0 for ever; none where the request
     /// leaves that as it was.
     pub fn lifetime(&self) -> Option<u32> {
@@ -118,6 +123,8 @@ pub struct Trace {
     /// The keys of all rows that name any, as places in `texts`.
     names: Vec<u32>,
     texts: Vec<Box<[u8]>>,
+    /// How many bytes the value of each key has where a row says so, by the last that does.
+    sizes: Vec<Option<u32>>,
     /// How many requests each client sent; empty where clients are not known.
     clients: Vec<u64>,
 }
@@ -220,7 +227,7 @@ impl Trace {
             trace.rows.push(TraceRow { at, command, keys: (count as u32).max(1), named, size, ttl });
         }
         trace.texts = known.texts;
-        trace.in_order(false)
+        Ok(trace.in_order(false)?.with_sizes())
     }
 
     /// Reads a trace of Twitter's whose first line was taken for a head.
@@ -258,7 +265,7 @@ impl Trace {
         }
         spread(&mut trace.rows, of_second);
         trace.texts = known.texts;
-        trace.in_order(false)
+        Ok(trace.in_order(false)?.with_sizes())
     }
 
     /// By time, counted from the first. Rows of a proxy are in the order of their replies.
@@ -272,6 +279,17 @@ impl Trace {
         };
         self.rows.iter_mut().for_each(|row| row.at = row.at.saturating_sub(first));
         Ok(self)
+    }
+
+    /// Notes how large the values of its keys are. What is appended is a part of one.
+    fn with_sizes(self) -> Self {
+        let mut sizes = vec![None; self.texts.len()];
+        for row in self.rows.iter().filter(|row| !row.appends()) {
+            if let (Some(&[name]), Some(size)) = (self.names(row), row.size) {
+                sizes[name as usize] = Some(size);
+            }
+        }
+        Self { sizes, ..self }
     }
 
     /// How many requests there are.
@@ -292,8 +310,7 @@ impl Trace {
     /// Whether it changes in place what it stores under a key that it names: then the value is none
     /// that can be verified.
     pub fn appends(&self) -> bool {
-        let appends = |row: &TraceRow| matches!(row.command, Command::Append | Command::Prepend);
-        self.rows.iter().any(|row| appends(row) && row.names_from().is_some())
+        self.rows.iter().any(|row| row.appends() && row.names_from().is_some())
     }
 
     /// Whether it names the keys of all its requests: none is drawn from a range then.
@@ -311,6 +328,11 @@ impl Trace {
     /// How many requests each client sent, in any order; empty where clients are not known.
     pub fn clients(&self) -> &[u64] {
         &self.clients
+    }
+
+    /// How many bytes the value of a key has, by the last request that says so; none: none does.
+    pub fn size(&self, name: u64) -> Option<u32> {
+        *self.sizes.get(name as usize)?
     }
 
     /// A key's text.
@@ -434,7 +456,7 @@ impl RowTrace {
             trace.rows[number].keys = (trace.names.len() - begun) as u32;
             trace.rows[number].named = begun as u32;
         }
-        Ok(trace)
+        Ok(trace.with_sizes())
     }
 }
 

@@ -118,6 +118,22 @@ impl Default for Workload {
 /// lives longer is sent with this, which is the same in a replay that is shorter.
 const LONGEST_EXPIRY: u32 = 30 * 24 * 60 * 60;
 
+/// Whether expiry times in seconds may be drawn between these two.
+///
+/// # Errors
+/// A range that ends before it begins, or is of points in time.
+pub(crate) fn check_expiry((from, to): (i32, i32)) -> Result<(), Mistake> {
+    if from > to {
+        let what = format!("the expiry range {from}-{to} ends before it begins");
+        return Err(Mistake::new(what, "write the lower end first, like 60-120"));
+    }
+    if i64::from(to) > i64::from(LONGEST_EXPIRY) {
+        let what = format!("{to} is no expiry time: above 30 days memcached takes it for a point in time");
+        return Err(Mistake::new(what, format!("write {LONGEST_EXPIRY} at most, or 0 for ever")));
+    }
+    Ok(())
+}
+
 /// Keys of a range.
 pub(crate) const KEYS: Whole = Count::from(1);
 /// Keys in one multi-get.
@@ -181,12 +197,7 @@ impl Workload {
         self.get_law.check()?;
         self.set_law.check()?;
         self.value_size.check()?;
-        if let Some((from, to)) = self.expiry
-            && from > to
-        {
-            return Err(Mistake::new(format!("the expiry range {from}-{to} ends before it begins"), ""));
-        }
-        Ok(())
+        self.expiry.map_or(Ok(()), check_expiry)
     }
 
     /// The most keys that a GET takes, where that is fewer than `multi_get` asks for.
@@ -337,6 +348,12 @@ impl PreparedWorkload {
             Some(trace) if key.family == KeyFamily::Named => out.extend_from_slice(trace.text(key.place)),
             _ => self.workload.keys.write(key, out),
         }
+    }
+
+    /// How large the value of a key is that a trace names, where that says so.
+    fn traced_size(&self, key: GeneratedKey) -> Option<u32> {
+        let trace = self.trace.as_ref().filter(|_| key.family == KeyFamily::Named)?;
+        trace.size(key.place)
     }
 
     /// The requests of stream `client`. Of a trace it has every so-manieth, so that all streams
@@ -508,7 +525,8 @@ impl RequestStream {
         WrittenRequest { operation, owed: Owed::Queue(verb), keys: 0, bytes, then: Then::Nothing }
     }
 
-    /// Writes a `set` of `key`, outside of the mix: populating, or storing what was missing.
+    /// Writes a `set` of `key`, outside of the mix: populating, or storing what was missing. The
+    /// value of a key that a trace names is as large as the trace says.
     pub fn refill(&mut self, key: GeneratedKey, scratch: &mut Scratch, out: &mut Vec<u8>) -> WrittenRequest {
         self.store((Storage::Set, 0), Operation::Set, key, None, scratch, out)
     }
@@ -536,7 +554,8 @@ impl RequestStream {
         out: &mut Vec<u8>,
     ) -> WrittenRequest {
         let start = out.len();
-        self.filled(key, row.and_then(|row| row.size), scratch);
+        let size = row.map_or_else(|| self.plan.traced_size(key), |row| row.size);
+        self.filled(key, size, scratch);
         let exptime = self.expiry(row);
         write::storage(out, command, &scratch.texts, 0, exptime, unique, &scratch.value);
         let bytes = (out.len() - start) as u32;

@@ -3,7 +3,7 @@
 //! Written requests always ask for an answer: a peer that answers everything can be counted, timed
 //! and kept in step. Who was asked not to answer drops the answer itself.
 
-use crate::request::{Arithmetic, Meta, MetaCommand, Retrieval, Storage, StorageRequest};
+use crate::request::{Arithmetic, Meta, MetaCommand, NO_BINARY, Retrieval, Storage, StorageRequest};
 
 /// `get|gets k1 k2 …` or `gat|gats exptime k1 k2 …`
 pub fn retrieve<'k>(
@@ -233,10 +233,20 @@ pub fn meta_add(out: &mut Vec<u8>, key: &[u8], flags: u32, ttl: i32, data: &[u8]
     out.extend_from_slice(b"\r\n");
 }
 
+/// The last reply before a client that sent `request` is disconnected. One of the binary protocol
+/// would take a line of text for a header that announces more than a gigabyte.
+pub fn closing_reply(out: &mut Vec<u8>, request: &[u8], reply: &[u8]) {
+    if reply == NO_BINARY {
+        binary_refusal(out, request, reply.trim_ascii_end());
+    } else {
+        out.extend_from_slice(reply);
+    }
+}
+
 /// The refusal of a request in the binary protocol, in that protocol: unknown command (0x81), the
 /// text as its body. `request` is what there is of it; the client finds its own opcode and opaque
 /// again.
-pub fn binary_refusal(out: &mut Vec<u8>, request: &[u8], text: &[u8]) {
+fn binary_refusal(out: &mut Vec<u8>, request: &[u8], text: &[u8]) {
     let opcode = request.get(1).copied().unwrap_or(0);
     let opaque = request.get(12..16).unwrap_or(&[0; 4]);
     out.extend_from_slice(&[0x81, opcode, 0, 0, 0, 0, 0, 0x81]);

@@ -232,7 +232,7 @@ pub struct FlowAnswer {
     pub response: Seconds,
     /// w, the wait for a worker.
     pub wait: Seconds,
-    /// R as the client sees it, N/X.
+    /// R as the client sees it, N/X: with what it thinks, where the time outside has that.
     pub client_response: Seconds,
     /// Mean number of busy workers.
     pub busy: f64,

@@ -32,7 +32,7 @@ pub fn little(throughput: f64, time: Seconds) -> f64 {
     throughput * time
 }
 
-/// Interactive response time law, R = N/X − Z (Jain 33.4).
+/// Interactive response time law, R = N/X − Z (Jain, chapter 33).
 pub fn response(population: f64, throughput: f64, think: Seconds) -> Seconds {
     population / throughput - think
 }

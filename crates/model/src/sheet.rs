@@ -14,7 +14,7 @@ use crate::forkjoin::Cluster;
 use crate::laws;
 
 /// A question of a sheet.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SheetQuestion {
     /// Its name in a file of answers.
     pub id: String,
@@ -122,7 +122,8 @@ const BYTES_ON_THE_WIRE: QuantityDefinition = QuantityDefinition::new(
 );
 
 /// A law with the parameters that a sheet gives it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SheetLaw {
     /// X = links · C / (8 · copies · (bytes + headers)).
     Link {
@@ -199,7 +200,7 @@ pub enum SheetLaw {
 }
 
 /// Requests of two kinds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostlyShare {
     /// w: the share of costly ones.
     pub share: f64,

@@ -16,7 +16,8 @@
 //! | [`blocking`] | a connection that waits, for threads |
 //! | [`datagram`] | a port where datagrams are refused |
 //! | [`timer`] | a moment to wake up at, to the microsecond |
-//! | [`cpu`] | how much processor time was used |
+//! | [`cpu`] | how much processor time was used, and how long a thread waited for some |
+//! | [`processors`] | how many processors this process may use, and how much memory |
 //! | [`signal`] | SIGINT, SIGTERM and SIGHUP as readiness |
 
 #![forbid(unsafe_code)]
@@ -30,6 +31,7 @@ pub mod files;
 pub mod http;
 pub mod listen;
 mod moved;
+pub mod processors;
 pub mod resolver;
 pub mod services;
 pub mod signal;

@@ -957,16 +957,20 @@ mod tests {
         let text = "servers = [\"h:1\"]\nrate = 100000\nconcurrency = 7\nthreads = 4";
         let mut pools = Config::parse(text, "f.toml").unwrap().topology().unwrap().pools;
         let mut pool = Pool::new(pools.remove(0));
-        let admitted = (0..10_000).take_while(|_| pool.admits(Stamp(0)).is_ok()).count();
+        let admitted = (0..10_000).take_while(|_| pool.admits(0, Stamp(0)).is_ok()).count();
         assert_eq!(admitted, 2_500, "a tenth of a second's worth at once");
         let why = "pool main is limited to 100000 requests a second";
-        assert_eq!(pool.admits(Stamp(0)).unwrap_err(), why);
-        let later = Stamp(1_000_000_000);
-        for _ in 0..2 {
-            assert_eq!(pool.admits(later), Ok(()));
-            pool.begin();
-        }
-        assert_eq!(pool.admits(later).unwrap_err(), "pool main has 7 requests under way, its limit");
+        assert_eq!(pool.admits(0, Stamp(0)).unwrap_err(), why);
+        let shares = [0, 1, 2, 3].map(|place| {
+            let mut pool = Pool::new(pool.spec().clone());
+            while pool.admits(place, Stamp(0)).is_ok() {
+                pool.begin();
+            }
+            let why = "pool main is limited to 7 requests under way";
+            assert_eq!(pool.admits(place, Stamp(0)).unwrap_err(), why);
+            pool.busy()
+        });
+        assert_eq!(shares, [2, 2, 2, 1]);
     }
 
     #[test]

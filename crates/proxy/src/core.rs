@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 
-use krarup_memcache::request::{self, NO_BINARY, Refusal, TOO_LARGE};
+use krarup_memcache::request::{self, Refusal, TOO_LARGE};
 use krarup_memcache::{Limits, Parsed, ReplyClass, Request, Storage, write};
 use krarup_record::{HotKeySnapshot, KeyDigest, LiveSnapshot, Operation, Recorder};
 use krarup_units::Stamp;
@@ -295,14 +295,10 @@ impl Core {
                 used
             }
             Refusal::Close { reply } => {
-                // A client of the binary protocol would not understand a line of text.
-                let mut frame = Vec::new();
-                if reply == NO_BINARY {
-                    write::binary_refusal(&mut frame, bytes, reply.trim_ascii_end());
-                }
-                let reply = if frame.is_empty() { reply } else { &frame };
+                let mut last = Vec::new();
+                write::closing_reply(&mut last, bytes, reply);
                 let arrival = Arrival { bytes: bytes.len(), received, now };
-                self.answer_here(id, reply, class_of(reply), reply.is_empty(), arrival);
+                self.answer_here(id, &last, class_of(&last), last.is_empty(), arrival);
                 self.close_after_replies(id);
                 bytes.len()
             }

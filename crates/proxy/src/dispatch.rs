@@ -62,6 +62,11 @@ impl Dispatch {
         self.common = Some((common, place));
     }
 
+    /// Which of several loops it is of: 0 is the first, or the only one.
+    pub(crate) fn place(&self) -> usize {
+        self.common.as_ref().map_or(0, |&(_, place)| place)
+    }
+
     /// The queue that counts, where that is not this one alone.
     fn common(&self) -> Option<(&Common, usize)> {
         let (common, place) = self.common.as_ref().filter(|_| self.workers != Workers::Unlimited)?;

@@ -25,13 +25,15 @@ settings! {
             flag = Some(Flag::new("allow", "COMMAND").many());
         /// A file of `user:password` lines. Who connects must first say, as to memcached itself,
         /// `set any 0 0 N` and `user password`: one of them. A wrong password is answered after a
-        /// second, the third is the last. Write the whole path of this file and of those below:
-        /// others begin where the proxy is started, which is / under systemd.
+        /// second, the third is the last. Holds for clients that connect from then on: with a
+        /// reload those that are connected stay as they came. Write the whole path of this file and
+        /// of those below: others begin where the proxy is started, which is / under systemd.
         users: Option<PathBuf> = None, Optional(FILE), example = "\"/etc/krarup/users\"";
         /// A file with the one such line that is said to servers.
         server_login: Option<PathBuf> = None, Optional(FILE), example = "\"/etc/krarup/login\"";
         /// TLS with clients: the proxy's certificate and key, and the authorities of which clients
-        /// must show a certificate (none: they need not show any). All files are PEM.
+        /// must show a certificate (none: they need not show any). All files are PEM. Holds for
+        /// clients that connect from then on.
         tls: Option<ClientTls> = None, Optional(Inline),
             example = "{ certificate = \"/etc/krarup/proxy.pem\", key = \"/etc/krarup/proxy.key\", client_authorities = \"/etc/krarup/clients.pem\" }";
         /// TLS with servers: their authorities, the name in their certificates (none: the host as

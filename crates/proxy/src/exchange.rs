@@ -12,6 +12,7 @@ use crate::free_buffers::{FreeBuffers, KEEP};
 use crate::ids::{ClientId, PoolId, RequestId, SampleId, ServerId};
 use crate::keys::{FEW, KeyList, MOST_PARTS};
 use crate::merge::{How, Merge};
+use crate::meta::ShownKey;
 
 /// How a request ended that was answered so.
 pub(crate) fn outcome_of(class: ReplyClass) -> Outcome {
@@ -246,7 +247,7 @@ pub(crate) struct Needs {
     /// The opaque word of a meta request, as it is traced.
     pub(crate) opaque: Option<u64>,
     /// The key by which the client is told the item, where servers know it by another.
-    pub(crate) shown: Option<Vec<u8>>,
+    pub(crate) shown: Option<ShownKey>,
     /// Which retrieval, and its expiry time; for looking again elsewhere.
     pub(crate) retrieval: (Retrieval, i32),
     /// The keys of a retrieval whose parts must be told apart, and who was asked for them.

@@ -130,6 +130,22 @@ pub(crate) fn withholds_key(meta: &Meta<'_>) -> bool {
         && breaks_lines(meta.name(&mut [0; LONGEST_NAME]))
 }
 
+/// The key by which a client is shown an item.
+#[derive(Debug)]
+pub(crate) struct ShownKey {
+    name: Vec<u8>,
+    /// The flags that the client has written before `k`, by their letters: what is answered to them
+    /// stands before the key, too.
+    before: Vec<u8>,
+}
+
+impl ShownKey {
+    pub(crate) fn of(meta: &Meta<'_>, name: &[u8]) -> Self {
+        let letters = meta.flags.iter().map(|(letter, _)| letter);
+        Self { name: name.to_vec(), before: letters.take_while(|&letter| letter != b'k').collect() }
+    }
+}
+
 /// Writes the request for one of its holders, with the name by which that one knows the key and the
 /// lifetimes the pool allows.
 pub(crate) fn write(out: &mut Vec<u8>, meta: &Meta<'_>, name: &[u8], role: MetaRole, lifetimes: Lifetimes) {
@@ -233,12 +249,15 @@ pub(crate) fn without_flags(reply: &Response<'_>) -> Vec<u8> {
     )
 }
 
-/// The answer that was expected so, with the key `name` in the place of the one that the server
-/// knows, whose hash is `asked`: plain or in base64, as the server tells it. In base64 where the
-/// server was [not asked](withholds_key) for it.
-pub(crate) fn with_key(reply: &Response<'_>, expect: Expect, name: &[u8], asked: u64) -> Vec<u8> {
-    let shown = |key: &[u8]| if KeyHash::Xxh3.number(key) == asked { name.to_vec() } else { encoded(name) };
+/// The answer that was expected so, with the key that is `shown` in the place of the one that the
+/// server knows, whose hash is `asked`: plain or in base64, as the server tells it. In base64 where
+/// the server was [not asked](withholds_key) for it, and where the client asked for it: answers to
+/// flags stand in their order.
+pub(crate) fn with_key(reply: &Response<'_>, expect: Expect, shown: &ShownKey, asked: u64) -> Vec<u8> {
+    let ShownKey { name, before } = shown;
+    let shown = |key: &[u8]| if KeyHash::Xxh3.number(key) == asked { name.clone() } else { encoded(name) };
     let flags_from = if reply.class == ReplyClass::MetaValue { 2 } else { 1 };
+    let key_at = flags_from + reply.meta_flags().take_while(|(letter, _)| before.contains(letter)).count();
     let lacks_key = matches!(expect, Expect::Meta { command: MetaCommand::Get, .. })
         && breaks_lines(name)
         && !reply.class.is_error()
@@ -249,9 +268,7 @@ pub(crate) fn with_key(reply: &Response<'_>, expect: Expect, name: &[u8], asked:
             (class, [b'k', key @ ..]) if place >= flags_from && !class.is_error() => {
                 [b"k", &shown(key)[..]].concat().into()
             }
-            _ if lacks_key && place + 1 == flags_from => {
-                [word, b" k", &encoded(name)[..], b" b"].concat().into()
-            }
+            _ if lacks_key && place + 1 == key_at => [word, b" k", &encoded(name)[..], b" b"].concat().into(),
             _ => word.into(),
         })
     })

@@ -418,6 +418,15 @@ impl Pool {
         }
     }
 
+    /// None of its servers is left out for longer than `eject_for` from now on because it is slow,
+    /// nor at all where that is not looked at any more.
+    pub(crate) fn limit_ejections(&mut self, eject_for: Nanos, now: Stamp) {
+        let latest = if self.quickness.is_some() { now + eject_for } else { now };
+        for member in &mut self.members {
+            member.returning = member.returning.map(|from| from.min(latest));
+        }
+    }
+
     /// No configuration has it any more, and its clients belong to the `successor`, unless
     /// they belong to another already.
     pub(crate) fn retire(&mut self, successor: PoolId) {
@@ -680,14 +689,16 @@ impl Pool {
         }
     }
 
-    /// Whether the pool's limits let one more request in; if not, why.
-    pub(crate) fn admits(&mut self, now: Stamp) -> Result<(), String> {
-        // Of the whole this loop has its share, rounded up.
+    /// Whether the pool's limits let one more request in, to the loop at `place` among all; if not,
+    /// why.
+    pub(crate) fn admits(&mut self, place: usize, now: Stamp) -> Result<(), String> {
+        let loops = self.spec.loops;
+        // Of the whole this loop has its share: what is left of an even division the first have.
         if let Some(most) = self.spec.concurrency
-            && self.busy.saturating_mul(self.spec.loops) >= most
+            && self.busy >= most / loops + u32::from(place < (most % loops) as usize)
         {
             self.counts.limited += 1;
-            return Err(format!("pool {} has {most} requests under way, its limit", self.spec.name));
+            return Err(format!("pool {} is limited to {most} requests under way", self.spec.name));
         }
         if !self.tokens.take(now) {
             self.counts.limited += 1;

@@ -207,11 +207,8 @@ impl Servers {
     /// The version that `version` and `stats` tell alike: the oldest of the servers', because that
     /// is what clients can count on. None until a server has told its own.
     pub(crate) fn oldest_version(&self) -> Option<&str> {
-        let number = |version: &str| {
-            version.split('.').map(|part| part.parse::<u32>().unwrap_or(0)).collect::<Vec<_>>()
-        };
         let living = self.servers.iter().filter(|server| !server.retired);
-        living.filter_map(Server::version).min_by_key(|version| number(version))
+        living.filter_map(Server::version).min_by_key(|version| server::numbers(version).collect::<Vec<_>>())
     }
 
     /// A thread's connection to a server stands, or why it does not; whether it `stood` before. The
@@ -262,6 +259,7 @@ impl Servers {
         for (number, server) in self.servers.iter_mut().enumerate() {
             server.retired = !numbers.contains(&ServerId::new(number));
             server.announced = false;
+            server.ejected &= settings.eject_after.is_some();
         }
         numbers
     }

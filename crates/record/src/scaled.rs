@@ -47,7 +47,8 @@ pub struct ReachedBaseline {
     pub levels: Vec<(String, String)>,
     /// Requests per second that were published.
     pub published: f64,
-    /// Requests per second that it gives with this share, scaled back, by the runs about it.
+    /// Requests per second that it gives with this share, scaled back: what the latest runs about
+    /// it gave, in proportion.
     pub reached: f64,
     /// Processors that it may use.
     pub share: f64,

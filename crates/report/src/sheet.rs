@@ -29,7 +29,7 @@ pub fn table(sheet: &GradedSheet) -> Table {
         ];
         words.iter().map(|word| TableValue::from(word.as_str())).collect()
     });
-    let sealed = match (sheet.sealed.as_str(), sheet.before) {
+    let sealed = match (sheet.sealed.as_str(), sheet.before.max(sheet.trials_there)) {
         ("", _) => "The guesses are gone.".to_owned(),
         (time, 0) => format!("The guesses were sealed at {time}, before anything was measured."),
         (time, _) => format!("The guesses were sealed at {time}."),
@@ -88,7 +88,7 @@ fn numbers(sheet: &GradedSheet) -> Table {
 
 /// What is wrong with the seal.
 pub fn notes(sheet: &GradedSheet) -> Vec<Note> {
-    let GradedSheet { sealed, trials, changed, before, reworded, .. } = sheet;
+    let GradedSheet { sealed, trials, changed, before, trials_there, reworded, .. } = sheet;
     let of = |number: usize| format!("{} of {} trials", count(number as f64), count(*trials as f64));
     let mut notes = Vec::new();
     if *changed > 0 {
@@ -107,9 +107,21 @@ pub fn notes(sheet: &GradedSheet) -> Vec<Note> {
             "Give another directory with --out to guess first.",
         ));
     }
+    let beside = trials_there.saturating_sub(*before);
+    // Trials under other guesses may be among those that were there.
+    if beside > 0 && *changed == 0 {
+        let plural = if beside == 1 { "" } else { "s" };
+        notes.push(Note::warning(
+            format!(
+                "{} trial{plural} beside these had been measured when the guesses were sealed: of another plan, of the anchor, or attempts that failed.",
+                count(beside as f64)
+            ),
+            "Give another directory with --out to guess first.",
+        ));
+    }
     if !reworded.is_empty() {
         notes.push(Note::warning(
-            format!("Other words were asked than stand in the spec now: {}.", reworded.join(", ")),
+            format!("The spec asks something else now than was asked, or no more: {}.", reworded.join(", ")),
             "Compare sheet.json and spec.toml.",
         ));
     }
@@ -184,6 +196,7 @@ mod tests {
             trials: 6,
             changed: 0,
             before: 0,
+            trials_there: 0,
             reworded: Vec::new(),
             steps: vec![GradedStep {
                 id: "reads".into(),
@@ -236,5 +249,18 @@ mod tests {
         assert!(said[1].contains("2 of 6 trials were measured before"), "{said:?}");
         let gone = GradedSheet { sealed: String::new(), ..broken };
         assert!(notes(&gone)[0].text.contains("sheet.json is gone"));
+    }
+
+    #[test]
+    fn trials_of_another_plan_count_as_measured_before() {
+        assert!(table(&sheet()).caption.contains(", before anything was measured."));
+        let late = GradedSheet { trials_there: 12, before: 2, ..sheet() };
+        let said: Vec<String> = notes(&late).iter().map(ToString::to_string).collect();
+        assert!(said.len() == 2 && said[1].contains("10 trials beside these had been measured"), "{said:?}");
+        let sealed_anew = GradedSheet { trials_there: 6, changed: 6, ..sheet() };
+        assert_eq!(notes(&sealed_anew).len(), 1, "they are these, and none beside them");
+        let replaced = GradedSheet { trials_there: 1, ..sheet() };
+        assert!(notes(&replaced)[0].text.starts_with("1 trial beside these"));
+        assert!(!table(&replaced).caption.contains("before anything"), "{:?}", table(&replaced));
     }
 }

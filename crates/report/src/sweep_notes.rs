@@ -88,8 +88,8 @@ const WITHIN: f64 = 0.1;
 fn scaled(testbed: &ScaledTestbed) -> Vec<Note> {
     let said = Note { level: NoteLevel::Hint, text: testbed.in_words(), next_step: String::new() };
     let doubtful = |reached: &&ReachedBaseline| {
-        let is_vague = reached.within.is_some_and(|within| within > WITHIN);
-        reached.off().abs() > REACHED || is_vague || reached.disturbed.is_some()
+        let within = reached.within.unwrap_or(0.0);
+        reached.off().abs() > REACHED + within || within > WITHIN || reached.disturbed.is_some()
     };
     let far = testbed.baselines.iter().filter(doubtful).map(|reached| Note {
         level: NoteLevel::Warning,

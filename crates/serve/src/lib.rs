@@ -13,7 +13,6 @@
 //! | `memory_notice` | what is told of the memory of clients' buffers |
 //! | `orders` | what threads beside the loops have them do |
 //! | `process` | what this process uses of the machine, and may use |
-//! | `processors` | how many processors this process may use, and how much memory |
 //! | `redline` | one server gets more and more of the reads, on demand, while it is watched |
 //! | `refusal` | how often the operator is told that clients cannot be accepted |
 //! | `slice` | how long a pass may spend on one thing |
@@ -33,7 +32,6 @@ mod live;
 mod memory_notice;
 mod orders;
 mod process;
-mod processors;
 pub mod proxy;
 mod redline;
 mod redline_lock;

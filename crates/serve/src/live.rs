@@ -8,12 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use krarup_model::headroom::{LiveSystem, ResponseTarget};
+use krarup_net::processors;
 use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 use krarup_proxy::Config;
 use krarup_proxy::live::{KeyState, ReplicatedPool};
 use krarup_record::LiveSnapshot;
-
-use crate::processors;
 
 /// What was kept of the traffic, by one loop or several, and of which system it is.
 #[derive(Clone, Debug)]

@@ -1,13 +1,11 @@
 //! What this process uses of the machine, and what it may use.
 
 use krarup_model::headroom::{Allowance, ResourceKind};
-use krarup_net::cpu;
+use krarup_net::{cpu, processors};
 use krarup_record::exposition::ProcessMetrics;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, setpriority_process};
 use rustix::thread::gettid;
-
-use crate::processors;
 
 /// The lowest priority of a thread.
 const LOWEST: i32 = 19;

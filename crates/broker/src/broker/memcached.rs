@@ -53,8 +53,8 @@ impl Broker {
         now: Stamp,
     ) -> usize {
         let asked = memcached::parse(bytes, self.settings.largest);
-        if matches!(asked, QueueRequest::Incomplete(_)) {
-            return 0;
+        if let QueueRequest::Incomplete(needed) = asked {
+            return self.incomplete(id, bytes, needed, received);
         }
         let puts = matches!(asked, QueueRequest::Request(Cached::Store(_), _));
         let committed = self.committed;

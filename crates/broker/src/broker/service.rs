@@ -64,7 +64,10 @@ impl Service for Broker {
                 continue;
             }
             match request::parse(rest, self.settings.largest) {
-                Parsed::Incomplete { .. } => break,
+                Parsed::Incomplete { needed } => {
+                    done += self.incomplete(id, rest, needed, received);
+                    break;
+                }
                 Parsed::Invalid(InvalidRequest::Endless) => dialog.endless = true,
                 Parsed::Invalid(InvalidRequest::Discard { why, discard }) => {
                     dialog.discard = Some(Discard::of_line(why, discard));

@@ -434,6 +434,24 @@ fn where_a_secret_is_set_nothing_is_done_without_it() {
 }
 
 #[test]
+fn before_the_secret_nothing_large_is_kept() {
+    for begun in ["put 0 0 1 60000\r\n", "put-batch 0 0 1 60000 60000\r\n"] {
+        let mut broker = broker(false);
+        broker.settings.secret = Some("hush".into());
+        broker.settings.largest = 65_535;
+        let half = format!("{begun}{}", "x".repeat(30_000));
+        let id = broker.opened();
+        assert_eq!(say(&mut broker, id, &half), "NOT_LOGGED_IN\r\n", "{begun}");
+        assert!(broker.finished(id), "{begun}");
+        assert_eq!(say(&mut broker, id, &half), "", "it goes by");
+        let other = broker.opened();
+        assert_eq!(say(&mut broker, other, "login anna hush\r\n"), "LOGGED_IN\r\n");
+        assert_eq!(broker.read(other, half.as_bytes(), NOW, NOW), 0, "the rest of it is awaited");
+        assert!(!broker.finished(other));
+    }
+}
+
+#[test]
 fn a_third_wrong_secret_is_the_last_request() {
     let mut broker = broker(false);
     broker.settings.secret = Some("hush".into());

@@ -51,6 +51,22 @@ fn after_quit_nothing_is_answered() {
 }
 
 #[test]
+fn a_binary_client_is_refused_in_its_own_protocol_with_its_opaque() {
+    let mut request = [0; 24];
+    (request[0], request[1]) = (0x80, 0x0a);
+    request[12..16].copy_from_slice(b"opaq");
+    let bytes = [&b"version\r\n"[..], &request, b"version\r\n"].concat();
+    let mut out = Vec::new();
+    let (used, progress) = CacheSession::default().serve(&mut state(), NOW, &bytes, &mut out, usize::MAX / 2);
+    assert_eq!((used, progress), (bytes.len(), SessionProgress::Close));
+    let refusal = out.strip_prefix(b"VERSION 0.1.0\r\n").unwrap();
+    assert_eq!(&refusal[..8], b"\x81\x0a\0\0\0\0\0\x81");
+    assert_eq!(&refusal[8..12], &(refusal.len() as u32 - 24).to_be_bytes());
+    assert_eq!(&refusal[12..16], b"opaq");
+    assert!(refusal[24..].starts_with(b"CLIENT_ERROR the binary protocol is not supported"));
+}
+
+#[test]
 fn a_value_over_the_limit_goes_by_and_set_leaves_nothing() {
     let mut bytes = b"set k 0 0 1\r\nx\r\nadd k 0 0 5000\r\n".to_vec();
     bytes.extend_from_slice(&[b'y'; 5_000]);

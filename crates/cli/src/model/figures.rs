@@ -268,14 +268,15 @@ pub(super) fn explained_figures(calibration: &Calibration) -> Vec<Figure> {
         ),
         series("rows", Mark::Points, 2, rows(&CalibrationRow::busy, CalibrationRow::hold)),
     ];
+    let think = calibration.think();
     let outside = vec![
         series(
             "heaviest form",
             Mark::Curve,
             0,
-            grid(1.2 * farthest).map(|n| (n, heaviest.outside.at(n, true))).collect(),
+            grid(1.2 * farthest).map(|n| (n, (heaviest.outside.at(n, true) - think).max(0.0))).collect(),
         ),
-        series("rows", Mark::Points, 2, rows(&count, CalibrationRow::outside)),
+        series("rows", Mark::Points, 2, rows(&count, |row| row.at_clients() - row.response)),
     ];
     let crowd = if over_outside { "requests outside o" } else { "busy workers n" };
     vec![
@@ -290,7 +291,7 @@ pub(super) fn explained_figures(calibration: &Calibration) -> Vec<Figure> {
         draw(
             "outside",
             "Time outside Z",
-            "How long a request is outside of the middleware; a row stands at its mean.",
+            "How long a request is outside of the middleware, without thinking; a row stands at its mean.",
             quantities::OUTSIDE,
             crowd,
             outside,

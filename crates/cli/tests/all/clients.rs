@@ -58,6 +58,10 @@ impl Both {
     }
 }
 
+fn cache() -> Program {
+    Program::krarup(&["cache", "--listen", "127.0.0.1:0"])
+}
+
 /// Whether a program can be started.
 fn there(program: &str) -> bool {
     Command::new(program).arg("--help").stdin(Stdio::null()).output().is_ok()
@@ -154,7 +158,9 @@ fn memjs_is_told_that_its_protocol_is_not_spoken() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(session(&both.alone), "value: null\n");
-    assert_eq!(session(&both.proxy), "error: MemJS GET: Unknown command\n");
+    for program in [&both.proxy, &cache()] {
+        assert_eq!(session(program), "error: MemJS GET: Unknown command\n");
+    }
 }
 
 #[test]
@@ -228,6 +234,21 @@ fn the_tools_of_libmemcached_do_to_the_proxy_what_they_do_to_memcached() {
     }
     both.end("text binary large");
     fs::remove_dir_all(folder).unwrap();
+}
+
+/// They ask for the version, and one that begins with 0 is no memcached's to them.
+#[test]
+fn the_tools_of_libmemcached_take_the_embedded_store_for_a_memcached() {
+    if !there("memcping") {
+        return skipped("memcping is not there: install Debian's package libmemcached-tools");
+    }
+    let cache = cache();
+    let steps: &[(&str, &[&str])] =
+        &[("memcping", &[]), ("memcstat", &[]), ("memcstat", &["--server-version"])];
+    for (name, arguments) in steps {
+        let said = tool(name, cache.address(), arguments);
+        assert!(said.contains("ended with Some(0)"), "{name} {arguments:?}: {said}");
+    }
 }
 
 #[test]

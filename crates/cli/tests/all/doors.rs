@@ -10,11 +10,7 @@ use rustix::process::Signal;
 
 use crate::support::peer::Peer;
 use crate::support::process::{Port, Program};
-use crate::support::{file, fresh};
-
-fn certificate(name: &str) -> String {
-    format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))
-}
+use crate::support::{certificate, file, fresh};
 
 /// A broker with these flags, and where its queues are reached by memcached's protocol.
 fn broker(flags: &[&str]) -> (Program, SocketAddr) {

@@ -15,14 +15,9 @@ use crate::monitoring::{get, value};
 use crate::support::conversation::memcached;
 use crate::support::peer::{Peer, asked};
 use crate::support::process::{Port, Program};
-use crate::support::{file, fresh, test_id, until};
+use crate::support::{certificate, file, fresh, test_id, until};
 use rustix::process::Signal;
 use serde_json::json;
-
-/// A file beside the tests.
-fn certificate(name: &str) -> String {
-    format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))
-}
 
 fn proxy(name: &str, server: &str, config: &str) -> Program {
     start(Program::krarup, name, server, config)
@@ -179,6 +174,21 @@ fn files_that_change_are_read_again_where_they_are_looked_at() {
     fs::write(folder.join("..3/proxy.toml"), "nonsense = 1\nreload_every = \"10ms\"\n").unwrap();
     proxy.says_text("another configuration is not taken over");
     assert_eq!(found(&proxy, "second"), Some(b"2\r\n".to_vec()));
+    // What the one before names is read again all the same, and so it is beside one that makes
+    // sense and takes a restart, which names other files or none.
+    let renew = |users: &str| {
+        fs::write(folder.join("..3/next"), users).unwrap();
+        fs::rename(folder.join("..3/next"), folder.join("..3/users")).unwrap();
+    };
+    renew("anna:third\n");
+    proxy.says_text("certificates, keys and users of the configuration that runs were read again");
+    assert_eq!(found(&proxy, "third"), Some(b"2\r\n".to_vec()));
+    let restarts = format!("threads = 2\nservers = [\"{}\"]\nreload_every = \"10ms\"\n", one.address());
+    fs::write(folder.join("..3/proxy.toml"), restarts).unwrap();
+    proxy.says_text("`threads` is 2, and 1 runs");
+    renew("anna:fourth\n");
+    proxy.says_text("certificates, keys and users of the configuration that runs were read again");
+    assert_eq!(found(&proxy, "fourth"), Some(b"2\r\n".to_vec()));
     assert!(proxy.stop().success);
     fs::remove_dir_all(folder).unwrap();
 }

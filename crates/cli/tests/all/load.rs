@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::support::process::{Port, Program};
-use crate::support::{folder_of_the_run, fresh, test_id};
+use crate::support::{certificate, folder_of_the_run, fresh, test_id};
 use krarup_memcache::{Limits, Parsed, Request, request, write};
 use krarup_record::{Quantity, file};
 use rustix::process::Signal;
@@ -1235,10 +1235,6 @@ fn unix_sockets_are_targets_like_any_other() {
     assert_eq!(code, 0, "{stderr}");
     assert_eq!((number(&result, "/account/answered"), number(&result, "/account/misses")), (300, 0));
     assert_eq!(number(&result, "/verified/mismatched"), 0);
-}
-
-fn certificate(name: &str) -> String {
-    format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 #[test]

@@ -208,6 +208,30 @@ fn what_a_reload_has_opened_is_the_next_ones_too() {
     assert!(asked(ports[0].address(), "GET", "/ready").starts_with("HTTP/1.1 200"));
 }
 
+/// It was answered that the one before went on, when what it had asked for held a moment later.
+#[test]
+fn a_reload_that_is_superseded_is_answered_when_the_next_one_holds() {
+    let (server, silent, admin) = (memcached(), listen(), Port::new());
+    let text = |more: &str| {
+        format!(
+            "servers = [\"{}\"{more}]\nconnect_timeout = \"10m\"\nadmin = \"{}\"\n",
+            server.address(),
+            admin.address()
+        )
+    };
+    let path = file("pools-superseded.toml", &text(""));
+    let mut proxy = proxy(&path);
+    fs::write(&path, text(&format!(", \"{}\"", silent.local_addr().unwrap()))).unwrap();
+    let at = admin.address();
+    let answer = std::thread::spawn(move || asked(at, "POST", "/reload"));
+    let _held = Peer::accept(&silent).unwrap();
+    fs::write(&path, text("")).unwrap();
+    proxy.signal(Signal::HUP);
+    proxy.says_text("holds from now on");
+    let told = answer.join().unwrap();
+    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+}
+
 /// Servers that are gone keep their numbers, of which there are 4,096.
 #[test]
 fn a_reload_with_more_servers_than_have_numbers_is_refused_and_the_one_before_goes_on() {

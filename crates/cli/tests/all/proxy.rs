@@ -372,6 +372,18 @@ fn a_key_in_base64_keeps_the_server_in_step_whatever_its_bytes() {
     assert!(ended.output.contains(" 0 server connections lost"), "{ended:?}");
 }
 
+/// Where no server is asked for the key, the proxy puts it where memcached would.
+#[test]
+fn a_key_in_base64_is_shown_where_the_client_has_asked_for_it() {
+    let requests: Vec<String> = ["v f k s", "k v f s", "f s k O7", "v O7 f k q"]
+        .into_iter()
+        .flat_map(|flags| [format!("mg YSBj b {flags}\r\n"), format!("mg bm8gYQ== b {flags}\r\n")])
+        .collect();
+    let requests = [vec!["ms YSBj 5 b F7\r\nhello\r\n".to_owned()], requests].concat();
+    let Proxied { proxy, servers: _servers } = proxied(1, &[]);
+    assert_eq!(converse(&proxy, &requests), converse(&memcached(), &requests));
+}
+
 fn with_three_as_with_one(cases: u32, conversations: &impl Strategy<Value = Vec<String>>, flags: &[&str]) {
     let conversation = |requests: Vec<String>| {
         let alone = memcached();

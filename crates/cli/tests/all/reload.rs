@@ -10,9 +10,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::peer::{Peer, asked};
+use crate::support::peer::{Peer, asked, listen};
 use crate::support::process::{Port, Program};
-use crate::support::{Progress, TOO_LONG, file, fresh};
+use crate::support::{Progress, TOO_LONG, certificate, file, fresh};
 use krarup_proxy::config::PoolConfig;
 use krarup_proxy::{Config, Edge};
 use krarup_settings::SettingsTable;
@@ -56,10 +56,6 @@ struct Scene {
     users: String,
     /// Whether a key stays where it is, so that every answer is known.
     stays: bool,
-}
-
-fn certificate(name: &str) -> String {
-    format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// One of these, or nothing: the default then holds.
@@ -714,6 +710,61 @@ fn a_socket_that_stays_gets_the_permissions_that_are_reloaded() {
         std::fs::write(&path, text(edge)).unwrap();
         proxy.signal(Signal::HUP);
         proxy.says_text(said);
+    }
+    assert!(proxy.stop().success);
+}
+
+/// The second comes while the first waits for a server that accepts connections and says nothing.
+#[test]
+fn a_socket_that_a_reload_has_opened_gets_the_permissions_of_the_one_that_holds() {
+    let (server, silent) = (Program::memcached(&[]), listen());
+    let socket = fresh("reload-opened.sock");
+    let text = |more: &str, mode: &str| {
+        format!(
+            "listen = \"127.0.0.1:0\"\nconnect_timeout = \"10m\"\nservers = [\"{}\"{more}]\n\
+             [pools.own]\nlisten = \"unix:{}\"\nservers = [\"{0}\"]\n[edge]\nsocket_mode = \"{mode}\"\n",
+            server.address(),
+            socket.display()
+        )
+    };
+    let has = || std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777;
+    let alone = format!("listen = \"127.0.0.1:0\"\nservers = [\"{}\"]\n", server.address());
+    let path = file("reload-opened", &format!("{alone}[edge]\nsocket_mode = \"0600\"\n"));
+    let mut proxy = Program::begin(&["proxy", "--config", &path]);
+    proxy.says_text("listening on ");
+    std::fs::write(&path, text(&format!(", \"{}\"", silent.local_addr().unwrap()), "0666")).unwrap();
+    proxy.signal(Signal::HUP);
+    let _held = Peer::accept(&silent).unwrap();
+    assert_eq!(has(), 0o666);
+    // What its mode would be is known only of a socket that is made.
+    let without = text("", "0600").replace("socket_mode = \"0600\"\n", "");
+    std::fs::write(&path, without).unwrap();
+    proxy.signal(Signal::HUP);
+    proxy.says_text("`edge.socket_mode` is not given any more");
+    reload(&mut proxy, &path, &text("", "0600"), None);
+    assert_eq!(has(), 0o600);
+    assert!(proxy.stop().success);
+}
+
+/// Other users hold for those that connect from then on.
+#[test]
+fn a_reload_that_asks_for_a_login_says_that_clients_that_are_connected_stay() {
+    let server = Program::memcached(&[]);
+    let text = format!("listen = \"127.0.0.1:0\"\nservers = [\"{}\"]\n", server.address());
+    let path = file("reload-stay", &text);
+    let mut proxy = Program::begin(&["proxy", "--config", &path]).listening();
+    let mut client = proxy.connect();
+    client.send(b"get x\r\n").unwrap();
+    client.expect(b"END\r\n").unwrap();
+    let users = file("reload-stay-users", "anna:secret\n");
+    std::fs::write(&path, format!("{text}[edge]\nusers = {users:?}\n")).unwrap();
+    proxy.signal(Signal::HUP);
+    proxy.says_text("1 clients that are connected stay as they came");
+    proxy.says_text("holds from now on");
+    let mut other = proxy.connect();
+    for (client, reply) in [(&mut client, "END\r\n"), (&mut other, "CLIENT_ERROR unauthenticated\r\n")] {
+        client.send(b"get x\r\n").unwrap();
+        client.expect(reply.as_bytes()).unwrap();
     }
     assert!(proxy.stop().success);
 }

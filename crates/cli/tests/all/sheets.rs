@@ -107,6 +107,7 @@ fn guesses_are_sealed_and_graded_and_a_change_is_found() {
     assert!(steps[1]["grade"]["off"]["times"].as_f64().unwrap() > 500.0, "{steps}");
     let page = fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("Guessed, computed, measured"), "the page has no sheet");
+    assert!(page.contains(", before anything was measured."), "the page does not say when");
 
     // The report is made anew from what is there; who changes a guess is found out.
     let report = || {
@@ -146,6 +147,24 @@ fn sealed_guesses_stay_and_later_ones_are_late() {
     fs::write(&answers, ANSWERS.replace("knee = 2", "knee = 3")).unwrap();
     let other = run(&spec, &out, &words);
     assert!(other.code == Some(2) && other.errors.contains("has other guesses, sealed at "), "{other:?}");
+
+    // Another tolerance is named; another question takes a directory of its own.
+    fs::write(&answers, ANSWERS).unwrap();
+    fs::write(&spec, SPEC.replace("within = 0.9", "within = 0.8")).unwrap();
+    let nearer = run(&spec, &out, &words);
+    assert!(nearer.output.contains("than was asked, or no more: rate, too_many."), "{nearer:?}");
+    fs::write(&spec, SPEC.replace("does somebody else think", "are there at night")).unwrap();
+    let reworded = run(&spec, &out, &words);
+    let said = "has guesses of other questions, sealed at ";
+    assert!(reworded.code == Some(2) && reworded.errors.contains(said), "{reworded:?}");
+
+    // What had been measured before is not forgotten when it is replaced.
+    fs::write(&spec, SPEC.replace("400ms", "450ms")).unwrap();
+    let replaced = run(&spec, &out, &[&words[..], &["--yes"]].concat());
+    let said = "1 trial beside these had been measured when the guesses were sealed";
+    assert!(replaced.success && replaced.output.contains(said), "{replaced:?}");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(!page.contains("before anything was measured"), "it is no sheet of guesses alone");
 }
 
 #[test]
@@ -220,4 +239,20 @@ fn a_reader_is_asked_on_a_terminal() {
     terminal.ended_well();
     let sealed = json(&out.join("sheet.json"));
     assert_eq!((&sealed["guesses"][1]["value"], &sealed["guesses"][4]["value"]), (&200e3.into(), &().into()));
+}
+
+#[test]
+fn guesses_that_another_run_sealed_meanwhile_stay() {
+    let (spec, out) = place("sheet-meanwhile", SPEC);
+    let words = ["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap(), "--sheet"];
+    let mut terminal = OnTerminal::begin(100, &words);
+    terminal.shows(&["1/5 How many requests per second"]);
+    // As an earlier version wrote it.
+    let sealed = r#"{"sealed": "2026-11-25 10:00:00 UTC", "guesses": []}"#;
+    fs::create_dir_all(&out).unwrap();
+    fs::write(out.join("sheet.json"), sealed).unwrap();
+    terminal.types(b"200\n?\n?\n?\n?\n");
+    terminal.shows(&["has other guesses, sealed at 2026-11-25"]);
+    assert_eq!(terminal.ended().code(), Some(2));
+    assert_eq!(fs::read_to_string(out.join("sheet.json")).unwrap(), sealed);
 }

@@ -144,6 +144,11 @@ pub(crate) fn fresh(name: &str) -> PathBuf {
     path
 }
 
+/// A file of the tests' certificates.
+pub(crate) fn certificate(name: &str) -> String {
+    format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
 /// A file with this text.
 pub(crate) fn file(name: &str, text: &str) -> String {
     let path = fresh(name);

@@ -22,7 +22,7 @@ settings! {
         config: Option<String> = None, Optional(TEXT), example = "\"ssh_config\"";
         /// Where programs and records go on each machine; `~/` is the user's home there. Without,
         /// it is `~/.cache/krarup`.
-        cache: Option<String> = None, Optional(TEXT), example = "\"/scratch/krarup\"";
+        cache: Option<String> = None, Optional(TEXT), example = "\"/scratch/me/krarup\"";
         /// A krarup of the same version that is installed on each machine, in place of ours, which
         /// would be copied.
         krarup: Option<String> = None, Optional(TEXT), example = "\"/usr/bin/krarup\"";

@@ -51,8 +51,9 @@ fn cell<'a>(plan: &'a Plan, baseline: &Baseline) -> Option<&'a PlannedCell> {
     plan.cells.iter().find(|cell| cell.has(&baseline.levels))
 }
 
-/// Runs a single station until it gives what was published. `folder` makes an empty folder for a
-/// run, of which nothing is kept; `tell` is told each.
+/// Runs a single station with one share after another until runs agree on the one with which it
+/// gives what was published. `folder` makes an empty folder for a run, of which nothing is kept;
+/// `tell` is told each.
 ///
 /// # Errors
 /// Where the cell is left out, a run fails again and again, or a folder cannot be made.
@@ -88,8 +89,7 @@ pub fn reach(
     }
     let found = search.found().expect("a search begins with a run");
     // The others only led to it.
-    let about = |run: &(f64, Option<String>)| ShareSearch::is_about(run.0, found.share);
-    let disturbed = runs.into_iter().filter(about).find_map(|run| run.1);
+    let disturbed = runs.into_iter().filter(|run| search.rests_on(run.0)).find_map(|run| run.1);
     Ok(ReachedBaseline {
         station: role.name().to_owned(),
         levels: cell.named_levels(),

@@ -88,8 +88,7 @@ pub fn load_result(printed: &Printed, run: ForeignRun) -> Result<LoadResult, Mis
         cpu_per_request: run.cpu_seconds / count.max(1) as f64,
         busiest_thread: (run.cpu_seconds / seconds / f64::from(config.threads.max(1))).min(1.0),
         elapsed: seconds,
-        late: 0.0,
-        waited: 0.0,
+        ..Generator::default()
     };
     Ok(LoadResult {
         format: FORMAT,

@@ -54,14 +54,16 @@ fn class(code: &[u8], command: MetaCommand) -> Option<ReplyClass> {
 }
 
 /// Whether a quiet request of this command is not told this: what is as usual, a miss of `mg` and
-/// success of the others. Everything else is always told.
+/// success of the others; and that the server of an `mg` failed, because clients take any line but
+/// a hit's among the answers to many for their end, and what follows for the answers to what they
+/// ask next. Everything else is always told.
 ///
 /// memcached answers a quiet request only where there is something to tell. Requests to servers are
 /// never written quiet, so that each has its answer and none can be taken for another's; who passes
 /// the answers on leaves out these.
 pub const fn suppressed(command: MetaCommand, class: ReplyClass) -> bool {
     match command {
-        MetaCommand::Get => matches!(class, ReplyClass::MetaMiss),
+        MetaCommand::Get => matches!(class, ReplyClass::MetaMiss | ReplyClass::ServerError),
         MetaCommand::Set | MetaCommand::Delete => matches!(class, ReplyClass::MetaDone),
         MetaCommand::Arithmetic => matches!(class, ReplyClass::MetaDone | ReplyClass::MetaValue),
         MetaCommand::Debug => false,

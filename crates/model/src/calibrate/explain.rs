@@ -66,17 +66,22 @@ impl Calibration {
         let mut words = vec![format!("{} rows; {}", self.rows.len(), self.model.name())];
         words.push(hold_in_words(&model.hold));
         words.push(outside_in_words(&model.outside, model.outside_over));
+        let (think, mut thinks) = (self.think(), String::new());
+        if think > 0.0 {
+            words.push(format!("clients think for {} of the time outside", duration(think)));
+            thinks = format!(", its client thinks for {}", duration(think));
+        }
         let parts = self.parts(workers);
-        let alone = self.model.solve(1, 1)?.client_response;
-        let knee = parts.first().map(|first| first.capacity * alone);
+        let alone = self.model.solve(1, 1)?;
+        let knee = parts.first().map(|first| first.capacity * alone.client_response);
         let with_pool = if pooled { format!("with {workers} workers ") } else { String::new() };
         match &parts[..] {
             [] => words.push("the rows show no limit".into()),
             [first, others @ ..] => {
                 words.push(format!(
-                    "{with_pool}the knee is at {} clients: one request alone takes {}, and {} carries {}/s",
-                    count(first.capacity * alone),
-                    duration(alone),
+                    "{with_pool}the knee is at {} clients: one request alone takes {}{thinks}, and {} carries {}/s",
+                    count(first.capacity * alone.client_response),
+                    duration(self.at_clients(&alone)),
                     first.part,
                     count(first.capacity)
                 ));
@@ -330,6 +335,26 @@ mod tests {
             assert_eq!(pool.part, format!("the pool of {workers} workers"), "{found:?}");
             assert!((pool.capacity / capacity - 1.0).abs() < 0.1, "{found:?}");
         }
+    }
+
+    /// The knee counts the whole cycle, of which a request is little.
+    #[test]
+    fn what_clients_think_is_no_response_time() {
+        let line = |constant| Curve::Line { constant, slope: 0.0 };
+        let truth =
+            FlowModel { hold: line(2e-3), outside: line(41e-3), outside_over: OutsideCount::BusyWorkers };
+        let mut rows = solved(&truth, &[(2, 8), (24, 8), (4, 16), (12, 16), (24, 16)]);
+        rows.iter_mut().for_each(|row| row.think = 40e-3);
+        let calibration = calibrate_as(&rows, &[CurveFamily::Lines]).unwrap();
+        let found = calibration.explain().unwrap();
+        let cycle = calibration.model.solve(1, 1).unwrap().client_response;
+        assert!((cycle / 43e-3 - 1.0).abs() < 0.02, "{found:?}");
+        assert_eq!(found.knee, Some(found.parts[0].capacity * cycle));
+        let alone = duration(cycle - 40e-3);
+        let knee = format!("one request alone takes {alone}, its client thinks for 40.0 ms, and ");
+        assert!(found.words.iter().any(|said| said.contains(&knee)), "{found:?}");
+        let outside = "clients think for 40.0 ms of the time outside";
+        assert!(found.words.iter().any(|said| said == outside), "{found:?}");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 
 use krarup_stats::{Interval, USUAL_LEVEL};
+use krarup_units::Seconds;
 use serde::{Deserialize, Serialize};
 
 use super::doubts::{PredictionDoubt, WIDE, prediction_doubts};
@@ -53,7 +54,7 @@ impl PredictedPercentiles {
 /// A prediction with its intervals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Predicted {
-    /// Everything the model says.
+    /// Everything the model says, with R as the client sees it without what it thinks.
     pub answer: FlowAnswer,
     /// X with the interval for one new measurement.
     pub throughput: Interval95,
@@ -133,6 +134,16 @@ impl CalibratedPredictor<'_> {
 }
 
 impl Calibration {
+    /// What the clients of the rows think, in the mean: part of the model's time outside.
+    pub fn think(&self) -> Seconds {
+        self.rows.iter().map(|row| row.think).sum::<f64>() / self.rows.len().max(1) as f64
+    }
+
+    /// R as the client sees it: what the model says of a cycle, N/X, less the think time.
+    pub(super) fn at_clients(&self, answer: &FlowAnswer) -> Seconds {
+        (answer.client_response - self.think()).max(answer.response)
+    }
+
     /// Predicts one configuration; see [`Calibration::predict_all`].
     ///
     /// # Errors
@@ -216,15 +227,14 @@ impl Calibration {
         };
         let (throughput, response) =
             (around(answer.throughput, variance[0])?, around(answer.response, variance[1])?);
+        let mean = self.at_clients(&answer);
         let percentiles = match &self.spread {
             None => None,
             Some(spread) => {
-                let think = self.rows.iter().map(|row| row.think).sum::<f64>() / self.rows.len() as f64;
-                let mean = (answer.client_response - think).max(answer.response);
                 let values =
                     predicted_percentiles(&self.rows, &self.model, spread, (population, workers), mean)?;
                 // Of the mean N/X - Z, X tells the less the more clients think.
-                let of_mean = if think > 0.0 { variance[0].max(variance[1]) } else { variance[0] };
+                let of_mean = if self.think() > 0.0 { variance[0].max(variance[1]) } else { variance[0] };
                 let [p50, p90, p99] =
                     [0, 1, 2].map(|part| around(values[part], of_mean + spread.errors[part].powi(2)));
                 Some(PredictedPercentiles { p50: p50?, p90: p90?, p99: p99? })
@@ -235,7 +245,7 @@ impl Calibration {
         let same = |r: &CalibrationRow| r.population == population as u64 && r.workers == workers as u64;
         let ratios = [throughput, response].map(|interval| interval.high / interval.low);
         Ok(Predicted {
-            answer,
+            answer: FlowAnswer { client_response: mean, ..answer },
             throughput,
             response,
             percentiles,
@@ -389,6 +399,9 @@ mod tests {
         let wide = |of: Interval95| of.high / of.low;
         let p99 = said.percentiles.unwrap().p99;
         assert!(wide(said.response) > 1.5 && wide(p99) >= wide(said.response), "{said:?}");
+        // The mean is of the same times as its percentiles: without thinking.
+        let mean = said.answer.client_response;
+        assert!(said.response.value <= mean && mean < p99.value.min(think / 2.0), "{said:?}");
     }
 
     /// The spread of a prediction is wider where single rows decide more.

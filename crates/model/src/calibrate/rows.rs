@@ -126,7 +126,7 @@ impl CalibrationRow {
         laws::little(self.throughput, self.hold())
     }
 
-    /// Z = N/X − R: time outside of the middleware.
+    /// Z = N/X − R: time outside of the middleware, what clients think included.
     pub fn outside(&self) -> Seconds {
         laws::outside(self.population as f64, self.throughput, self.response)
     }

@@ -30,8 +30,8 @@ impl Calibration {
         table
     }
 
-    /// The calibration rows: what they say of busy workers, hold time and time outside, and how far
-    /// the model is from them, in the fit and with the row left out.
+    /// The calibration rows: what they say of busy workers, hold time and time outside, think time
+    /// left out, and how far the model is from them, in the fit and with the row left out.
     pub fn rows_table(&self) -> ResultTable {
         let columns = [
             ("row", Unit::Text),
@@ -57,7 +57,7 @@ impl Calibration {
                 row.response.into(),
                 row.busy().into(),
                 row.hold().into(),
-                row.outside().into(),
+                (row.at_clients() - row.response).into(),
                 residual.throughput.into(),
                 residual.response.into(),
                 residual.held_out.map(|e| e.0).into(),
@@ -157,8 +157,25 @@ pub fn percentile_table(predictions: &[Predicted]) -> Option<ResultTable> {
 
 #[cfg(test)]
 mod tests {
+    use krarup_record::quantities;
+
     use super::super::{CalibrationRow, CurveFamily, calibrate_as};
     use crate::table::TableCell;
+
+    /// N/X − R has both.
+    #[test]
+    fn what_clients_think_is_no_time_outside() {
+        let rows = [(2, 0.3e-3), (12, 0.6e-3), (48, 1.5e-3)].map(|(n, response)| {
+            let row = CalibrationRow::measured(n, 48, n as f64 / (response + 41e-3));
+            CalibrationRow { think: 40e-3, ..row.with_times(response, 0.0) }
+        });
+        let table = calibrate_as(&rows, &[CurveFamily::Lines]).unwrap().rows_table();
+        let outside = table.numbers(quantities::OUTSIDE.name);
+        assert_eq!(outside.len(), 3);
+        for time in outside {
+            assert!((time.unwrap() - 1e-3).abs() < 1e-12, "{table:?}");
+        }
+    }
 
     #[test]
     fn both_sides_of_a_law_are_shown_in_its_unit() {

@@ -27,7 +27,7 @@ use super::sample::Sample;
 use super::settings::{MOST_REPLICATIONS, Runs, SimulationProgress, SimulationSettings, WarmUpRule};
 use super::tally::{ClassTally, IntervalTally};
 use crate::Error;
-use crate::network::{ClassWorkload, FeatureKind, Network, StationKind};
+use crate::network::{ClassWorkload, FeatureKind, Network, StationId, StationKind, Step, Work};
 
 /// Batches of a pilot at most, and of what is planned; when there are so many, neighbours are
 /// joined.
@@ -649,7 +649,7 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Open classes alone must not ask a station for more than it can do.
+/// Open classes alone must not ask a station, or a pool, for more than it can do.
 fn check_load(network: &Network) -> Result<(), Error> {
     let demands = network.demands();
     for (place, station) in network.stations.iter().enumerate() {
@@ -664,7 +664,59 @@ fn check_load(network: &Network) -> Result<(), Error> {
             return Err(Error::Unstable { station: station.name.clone(), utilization });
         }
     }
+    let mut held = vec![0.0; network.pools.len()];
+    for class in &network.classes {
+        fewest_present(network, &class.path, class.rate().unwrap_or(0.0), &mut held);
+    }
+    for (pool, held) in network.pools.iter().zip(held) {
+        let utilization = held / f64::from(pool.size);
+        if utilization >= 1.0 {
+            return Err(Error::Unstable { station: pool.name.clone(), utilization });
+        }
+    }
     Ok(())
+}
+
+/// Requests on a path that is walked at this rate, where none of them ever waits: Little's law over
+/// the shortest time there. Those on the path inside of a hold are added to what its pool holds.
+fn fewest_present(network: &Network, path: &[Step], rate: f64, held: &mut [f64]) -> f64 {
+    let alone = |station: StationId, work: &Work| {
+        let there = &network.stations[station.0];
+        let least = match &there.kind {
+            StationKind::LoadDependent { rates } => {
+                let each = rates.iter().enumerate().map(|(others, speed)| (others + 1) as f64 / speed);
+                each.fold(f64::INFINITY, f64::min)
+            }
+            _ => 1.0,
+        };
+        there.service(work) * least
+    };
+    let mut present = 0.0;
+    for step in path {
+        present += match step {
+            Step::Visit(visit) => rate * visit.count * alone(visit.station, &visit.work),
+            // The last of all copies takes as long as any of them.
+            Step::Fork(fork) if fork.wait.needed(fork.choose) == fork.choose => {
+                let times: f64 = fork.stations.iter().map(|station| alone(*station, &fork.work)).sum();
+                rate * times / fork.stations.len() as f64
+            }
+            Step::Fork(_) => 0.0,
+            Step::OneOf { branches } => {
+                let total: f64 = branches.iter().map(|branch| branch.share).sum();
+                let mut present = 0.0;
+                for branch in branches {
+                    present += fewest_present(network, &branch.path, rate * branch.share / total, held);
+                }
+                present
+            }
+            Step::Hold { pool, path } => {
+                let inside = fewest_present(network, path, rate, held);
+                held[pool.0] += inside;
+                inside
+            }
+        };
+    }
+    present
 }
 
 fn most_speed(kind: &StationKind) -> f64 {

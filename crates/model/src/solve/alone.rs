@@ -8,7 +8,7 @@ use super::waits::{WaitPercentile, Waits};
 use crate::layered::{self, Of, PathPart};
 use crate::network::{Class, ClassWorkload, Discipline, Network, StationKind, Step};
 use crate::station::{self, PriorityClass, Tail};
-use crate::table::ResultTable;
+use crate::table::{ResultTable, TableCell};
 use crate::{Distribution, Error};
 
 const SHARES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
@@ -249,33 +249,35 @@ pub(super) fn ranked(network: &Network, place: usize) -> Result<SolutionPoint, E
     Ok(SolutionPoint { classes, stations: stations.collect(), pools: Vec::new(), waits })
 }
 
-/// Waits and responses of a station alone, a row for the mean and for each percentile.
+/// Waits and responses of a station alone, a row for the mean and for each percentile. What share
+/// of the arrivals is lost, and how many of the others wait, are numbers, however small.
 pub(super) fn table(title: String, waits: &[Waits]) -> Option<ResultTable> {
     let columns = [
         ("class", Unit::Text),
         ("of the requests", Unit::Text),
         ("waiting time at most", Unit::Seconds),
         ("response time at most", Unit::Seconds),
+        ("wait at all", Unit::Share),
+        ("lost", Unit::Share),
     ];
     let mut table = ResultTable::new(title, &columns);
     for class in waits {
-        let mut row = |what: String, wait: Option<Seconds>, response: Option<Seconds>| {
-            table.push(vec![class.class.as_str().into(), what.into(), wait.into(), response.into()]);
+        let lost = (class.lost > 0.0).then_some(class.lost);
+        let others = if lost.is_some() { ", of those that find room" } else { "" };
+        let mut row = |what: String, times: [Option<Seconds>; 2], shares: [Option<f64>; 2]| {
+            let mut cells: Vec<TableCell> = vec![class.class.as_str().into(), what.into()];
+            cells.extend(times.into_iter().chain(shares).map(TableCell::from));
+            table.push(cells);
         };
-        let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-        if class.lost > 0.0 {
-            let lost = percent(class.lost);
-            row(format!("{lost} of the arrivals find no room; times are of the others"), None, None);
-        }
-        let delayed = class.delayed.map_or(String::new(), |share| format!(" ({} wait)", percent(share)));
-        row(format!("mean{delayed}"), Some(class.mean), Some(class.response));
+        let mean = [class.mean, class.response].map(Some);
+        row(format!("mean{others}"), mean, [class.delayed, lost]);
         for percentile in &class.percentiles {
             let nearly = if class.exact { "" } else { ", approximately" };
-            let what = format!("{}{nearly}", percent(percentile.share));
-            row(what, Some(percentile.wait), Some(percentile.response));
+            let what = format!("{:.1} %{others}{nearly}", 100.0 * percentile.share);
+            row(what, [percentile.wait, percentile.response].map(Some), [None; 2]);
         }
         if let Some(most) = class.at_most {
-            row("mean, of any such G/G/1 (Kingman)".into(), Some(most), None);
+            row("mean, of any such G/G/1 (Kingman)".into(), [Some(most), None], [None; 2]);
         }
     }
     (!table.rows.is_empty()).then_some(table)
@@ -397,15 +399,28 @@ mod tests {
         );
     }
 
+    /// A room is made so large that little is lost: ρ^12·(1 − ρ)/(1 − ρ^13) in one for twelve.
+    #[test]
+    fn a_small_loss_keeps_its_digits() {
+        let table = one(", capacity = 12", "rate = 0.5", "1").waits_table().unwrap();
+        let lost = table.numbers("lost")[0].unwrap();
+        assert!((lost * 8_191.0 - 1.0).abs() < 1e-9, "{table:?}");
+        assert_eq!(table.numbers("lost")[1..], [None; 4]);
+        let waits = table.numbers("wait at all")[0].unwrap();
+        assert!((waits - 0.5).abs() < 1e-3, "{table:?}");
+    }
+
     /// Two servers and no place to wait (Erlang's loss system), in order and shared.
     #[test]
     fn what_is_lost_stands_beside_the_times_of_the_others() {
         for station in ["", ", discipline = \"ps\""] {
             let full = one(&format!(", servers = 2, capacity = 2{station}"), "rate = 2", "1");
             assert!(full.exact && (full.last().waits[0].lost - 0.4).abs() < 1e-12, "{full:?}");
-            let rows = full.waits_table().unwrap().rows;
-            assert!(format!("{:?}", rows[0]).contains("40.0 % of the arrivals find no room"), "{rows:?}");
-            assert!(!format!("{rows:?}").contains("-0.0"), "{rows:?}");
+            let table = full.waits_table().unwrap();
+            let lost = table.numbers("lost")[0].unwrap();
+            assert!((lost - 0.4).abs() < 1e-12, "{table:?}");
+            assert!(format!("{:?}", table.rows[0]).contains("mean, of those that find room"), "{table:?}");
+            assert!(!format!("{table:?}").contains("-0.0"), "{table:?}");
         }
     }
 

@@ -184,32 +184,29 @@ pub struct PriorityClass {
 
 /// M/G/1 with non-preemptive priorities, the first class most urgent: mean waiting time of each,
 /// W_i = W₀ / ((1 − σ_{i−1})·(1 − σ_i)), with σ_i the utilization of classes up to i and W₀ = Σ
-/// λ·S²·(1 + c²)/2 (Cobham 1954; Bolch et al. 2006, 6.6).
+/// λ·S²·(1 + c²)/2 (Cobham 1954; Bolch et al. 2006).
 ///
 /// # Errors
 /// [`Error::Unstable`] where all classes together have ρ ≥ 1; [`Error::Invalid`] where a service
 /// has no finite variance.
 pub fn mg1_priority(classes: &[PriorityClass]) -> Result<Vec<Seconds>, Error> {
-    let mut residual = 0.0;
+    let (mut residual, mut utilization) = (0.0, 0.0);
     for class in classes {
         class.service.check()?;
         let mean = class.service.mean();
         check_rates(class.arrival, mean, 1)?;
         residual += class.arrival * mean * mean * (1.0 + finite_variation(&class.service)?) / 2.0;
+        utilization += class.arrival * mean;
     }
+    laws::stability("M/G/1 with priorities", utilization, utilization)?;
     let mut before = 0.0;
-    classes
-        .iter()
-        .map(|class| {
-            let upto = before + class.arrival * class.service.mean();
-            if upto >= 1.0 {
-                return Err(Error::Unstable { station: "M/G/1 with priorities".into(), utilization: upto });
-            }
-            let wait = residual / ((1.0 - before) * (1.0 - upto));
-            before = upto;
-            Ok(wait)
-        })
-        .collect()
+    let wait = |class: &PriorityClass| {
+        let upto = before + class.arrival * class.service.mean();
+        let wait = residual / ((1.0 - before) * (1.0 - upto));
+        before = upto;
+        wait
+    };
+    Ok(classes.iter().map(wait).collect())
 }
 
 /// G/G/m by Allen and Cunneen's approximation: the wait of M/M/m times (c_a² + c_s²)/2. Exact for
@@ -368,7 +365,7 @@ impl OpenStation {
 
     /// Probability that a wait and an exponential service of this `mean` together are longer than
     /// `time`: e^(−μt)·(1 + C·(1 − e^(−μt·g)) / g), where μ·(1 + g) is the rate of the exponential
-    /// wait of those that wait; g = m − 1 − a for M/M/m (Bolch et al. 2006, 6.5).
+    /// wait of those that wait; g = m − 1 − a for M/M/m (Bolch et al. 2006).
     fn exponential_tail(&self, time: Seconds, mean: Seconds) -> f64 {
         let scaled = time / mean;
         let gap = if self.wait > 0.0 {
@@ -567,6 +564,9 @@ mod tests {
         let error = mg1_priority(&[class(3.0, 0.1), pareto]).unwrap_err();
         assert!(error.to_string().contains("no finite variance"), "{error}");
         assert!(error.hint().is_some_and(|hint| hint.contains("a shape above 2")), "{error}");
+        // What is too much is all of it, not what the urgent ones bring.
+        let error = mg1_priority(&[class(5.0, 0.1), class(6.0, 0.1), class(5.0, 0.1)]).unwrap_err();
+        assert!(error.to_string().contains("utilization 1.6000"), "{error}");
     }
 
     #[test]

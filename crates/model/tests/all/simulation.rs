@@ -675,6 +675,24 @@ fn what_cannot_be_simulated_is_named() {
     let unstable = one_station(Station::single("s"), 1.1, Distribution::exponential(1.0));
     let error = simulate(&unstable, &settings(1000), &mut on).unwrap_err();
     assert!(matches!(&error, Error::Unstable { station, .. } if station == "s"), "{error}");
+    // A slot is held for 0.05 s twice, 0.1 s once, or 0.1 s and what the copies take besides.
+    let full = |inside: &str, rate: f64| {
+        let network = read(&format!(
+            r#"station = [{{ name = "net", delay = true }}, {{ name = "a", delay = true }}]
+               pool = [{{ name = "workers", size = 1 }}]
+               class = [{{ name = "c", rate = {rate}, path = [{{ hold = "workers", path = [{inside}] }}] }}]"#
+        ));
+        simulate(&network, &settings(20_000), &mut on)
+    };
+    for inside in [
+        r#"{ at = "net", service = 0.05 }, { at = "a", service = 0.05 }"#,
+        r#"{ one_of = [{ share = 1, path = [{ at = "net", service = 0.1 }] }] }"#,
+        r#"{ fork = ["net", "a"], wait = "all", service = 0.1 }"#,
+    ] {
+        let error = full(inside, 10.5).unwrap_err().to_string();
+        assert!(error.starts_with("workers cannot keep up: utilization 1.05"), "{inside}: {error}");
+        assert!(full(inside, 5.0).is_ok(), "{inside}");
+    }
     let mut timeless = replicated_writes(2, 2);
     timeless.classes[0].path.truncate(1);
     timeless.classes[0].path = vec![Step::visit(StationId(0), Distribution::constant(0.0))];

@@ -196,7 +196,7 @@ impl Core {
             self.books.sampling().answered(sample, &visit);
         }
         let shown = exchange.rest.used().and_then(|rest| rest.shown.as_ref());
-        let renamed = shown.map(|name| meta::with_key(reply, pending.expect, name, exchange.visit.key.0));
+        let renamed = shown.map(|shown| meta::with_key(reply, pending.expect, shown, exchange.visit.key.0));
         let reply = &renamed.as_ref().map_or(*reply, |bytes| Response { bytes, ..*reply });
         if exchange.stage != Stage::Sent {
             // Enough others had answered: no client waits for this one.

@@ -201,7 +201,7 @@ impl Core {
             return false;
         };
         exchange.visit.key = KeyDigest(hash);
-        if let Err(why) = self.routing[pool].admits(now) {
+        if let Err(why) = self.routing[pool].admits(self.dispatch.place(), now) {
             let why = format!("SERVER_ERROR {why}\r\n");
             exchange.rest.merge.local(ReplyClass::ServerError, why.as_bytes());
             return false;

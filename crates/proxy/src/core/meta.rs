@@ -14,7 +14,7 @@ use super::forward::{DOES_NOT_FIT, KeyWrite, stores_nothing};
 use crate::exchange::{Copies, LaterTouch, RetrievalPart};
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
 use crate::large::{self, BufferMemory, RequestBytes};
-use crate::meta::{self, MetaRole, Rule};
+use crate::meta::{self, MetaRole, Rule, ShownKey};
 use crate::pool::Lifetimes;
 use crate::topology::{PoolSpec, Route};
 use crate::upstreams::Pending;
@@ -49,7 +49,7 @@ impl Core {
             None => meta::withholds_key(request),
         };
         if shows {
-            self.requests[number].rest.shown = Some(key.to_vec());
+            self.requests[number].rest.shown = Some(ShownKey::of(request, key));
         }
         let opaque = request.flag(b'O').map(trace);
         self.requests[number].rest.opaque = opaque;

@@ -40,6 +40,9 @@ impl Core {
         let up: Vec<ServerId> = self.upstreams.ids().filter(|&server| self.upstreams.is_up(server)).collect();
         let ramp = self.settings.return_over;
         let pools = self.routing.reconfigure(topology.pools, topology.routes, ramp, &servers, &up, now);
+        for pool in self.routing.pools_mut() {
+            pool.limit_ejections(self.settings.eject_for, now);
+        }
         // They have waited long enough for a reader that there may be no more.
         for Waiting { exchange, part } in self.limit_readers(&pools) {
             self.leaves_queue(exchange, now);

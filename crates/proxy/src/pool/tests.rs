@@ -147,12 +147,12 @@ fn limits_let_in_what_they_say() {
     let mut limited =
         pool(PoolSpec { rate: Some(100.0), concurrency: Some(3), ..PoolSpec::of("hot", vec![0]) });
     // A tenth of a second's worth at once, then as it comes.
-    let admitted = (0..1_000_u64).filter(|ms| limited.admits(Stamp(ms * 1_000_000)).is_ok()).count();
+    let admitted = (0..1_000_u64).filter(|ms| limited.admits(0, Stamp(ms * 1_000_000)).is_ok()).count();
     assert!((109..=110).contains(&admitted), "{admitted}");
     assert_eq!(limited.counts.limited as usize, 1_000 - admitted);
     limited.busy = 3;
-    let why = limited.admits(Stamp(10_000_000_000)).unwrap_err();
-    assert_eq!(why, "pool hot has 3 requests under way, its limit");
+    let why = limited.admits(0, Stamp(10_000_000_000)).unwrap_err();
+    assert_eq!(why, "pool hot is limited to 3 requests under way");
 }
 
 #[test]

@@ -4,6 +4,11 @@ use krarup_units::{Nanos, Stamp};
 
 use crate::ids::ConnectionId;
 
+/// The numbers that a version begins with: `1.4.39 krarup-0.1.0` has three.
+pub(super) fn numbers(version: &str) -> impl Iterator<Item = u32> {
+    version.split(['.', '-', ' ']).map_while(|part| part.parse().ok())
+}
+
 /// A server, as one event loop sees it.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -73,7 +78,7 @@ impl Server {
 
     /// It has told its version.
     pub(super) fn set_version(&mut self, version: &str) {
-        let mut numbers = version.split(['.', '-', ' ']).map_while(|part| part.parse::<u32>().ok());
+        let mut numbers = numbers(version);
         // What does not number its versions may know them.
         self.knows_meta = match (numbers.next(), numbers.next()) {
             (Some(major), Some(minor)) => (major, minor) >= (1, 6),
@@ -157,6 +162,7 @@ mod tests {
             ("1.5.22", false),
             ("1.4.15-9", false),
             ("0.1.0 (krarup)", false),
+            ("1.4.39 krarup-0.1.0", false),
             ("2.0", true),
             ("mine", true),
         ] {

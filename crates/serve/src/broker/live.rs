@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use krarup_broker::visits::StoreLanes;
 use krarup_model::headroom::{LiveServer, LiveSystem, ResponseTarget, ServerQueue};
+use krarup_net::processors;
 use krarup_net::snapshots::SnapshotSlot;
 use krarup_record::LiveSnapshot;
 use krarup_store::{journal, pool};
@@ -12,7 +13,6 @@ use krarup_store::{journal, pool};
 use super::message_store::MessageStore;
 use crate::headroom::{HeadroomPage, LiveHeadroom};
 use crate::live::{LiveQuestion, LiveState};
-use crate::processors;
 
 /// What is answered about the headroom of a broker.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use krarup_net::cpu;
+use krarup_net::cpu::{self, RunQueue};
 use krarup_service::ThreadUse;
 use krarup_units::{Nanos, Stamp};
 
@@ -32,9 +32,9 @@ pub(super) struct LoopMeter {
 #[derive(Debug)]
 struct KernelTimes {
     processor: Nanos,
-    run_queue: Nanos,
-    /// Where the kernel says how long the thread waited, kept open; none where it does not.
-    schedstat: Option<File>,
+    /// How long the thread had waited for a processor, and where the kernel says so.
+    waited: Nanos,
+    run_queue: RunQueue,
     /// Where it says what the processors did, kept open; none where it does not.
     stat: Option<File>,
     machine: MachineTimes,
@@ -72,37 +72,30 @@ impl LoopMeter {
         let passes = std::mem::take(&mut self.passes);
         let Some(last) = &mut self.last else {
             // The thread that opens it is the one that it speaks of.
-            let schedstat = File::open("/proc/thread-self/schedstat").ok();
-            let run_queue = run_queue(schedstat.as_ref());
+            let run_queue = RunQueue::of_thread();
+            let waited = run_queue.waited();
             let stat = File::open("/proc/stat").ok();
             let machine = machine(stat.as_ref());
             let (processor, links) = (cpu::thread(), Links::of_machine(self.link));
-            self.last = Some(KernelTimes { processor, run_queue, schedstat, stat, machine, links, at: now });
+            self.last = Some(KernelTimes { processor, waited, run_queue, stat, machine, links, at: now });
             return None;
         };
-        let (processor, run_queue) = (cpu::thread(), run_queue(last.schedstat.as_ref()));
+        let (processor, waited) = (cpu::thread(), last.run_queue.waited());
         let machine = machine(last.stat.as_ref());
         let elapsed = now - last.at;
         let carried = last.links.busiest(elapsed);
         let used = ThreadUse {
             passes,
             processor: processor.saturating_sub(last.processor),
-            run_queue: run_queue.saturating_sub(last.run_queue),
+            run_queue: waited.saturating_sub(last.waited),
             machine_busy: machine.busy.saturating_sub(last.machine.busy),
             machine_time: machine.all.saturating_sub(last.machine.all),
             link_busy: carried.unwrap_or(Nanos::ZERO),
             link_time: carried.map_or(Nanos::ZERO, |_| elapsed),
         };
-        (last.processor, last.run_queue, last.machine, last.at) = (processor, run_queue, machine, now);
+        (last.processor, last.waited, last.machine, last.at) = (processor, waited, machine, now);
         Some(used)
     }
-}
-
-/// How long the thread has waited for a processor since it began; zero where that is not known.
-fn run_queue(schedstat: Option<&File>) -> Nanos {
-    let mut text = [0; 128];
-    let read = schedstat.and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
-    waited(&text[..read]).unwrap_or_default()
 }
 
 /// What the processors have done; nothing where that is not known.
@@ -125,22 +118,9 @@ fn processors(stat: &[u8]) -> Option<MachineTimes> {
     Some(MachineTimes { busy: time(busy), all: time(busy + idle + disk) })
 }
 
-/// The second of the numbers in `schedstat`: nanoseconds run, nanoseconds waited, times run.
-fn waited(schedstat: &[u8]) -> Option<Nanos> {
-    let text = std::str::from_utf8(schedstat).ok()?;
-    text.split_ascii_whitespace().nth(1)?.parse().ok().map(Nanos)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_second_number_is_the_wait() {
-        assert_eq!(waited(b"217350182 1928374 1021\n"), Some(Nanos(1_928_374)));
-        assert_eq!(waited(b"217350182"), None);
-        assert_eq!(waited(b""), None);
-    }
 
     #[test]
     fn processors_are_busy_or_idle() {

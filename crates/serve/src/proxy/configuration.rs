@@ -381,6 +381,8 @@ pub(crate) struct NewConfiguration {
     pub(crate) verdict: ReloadReply,
     /// Why the change before was refused, of which this is another try: the operator knows.
     pub(crate) refused_before: Option<Mistake>,
+    /// Whether it is the one that runs, for the files that it names, and what was read is refused.
+    pub(crate) renews: bool,
 }
 
 /// The thread that reads and resolves; it ends when this is dropped.
@@ -412,10 +414,10 @@ impl ConfigurationWatcher {
             requests.send(Some(reply)).map_err(|_| STOPPING.to_owned())?;
             match result.recv_timeout(RELOAD_TIMEOUT) {
                 Ok(result) => result,
-                Err(RecvTimeoutError::Timeout) => Err("it has not been taken over within a minute".into()),
-                Err(RecvTimeoutError::Disconnected) => {
-                    Err("another one came before it was taken over".into())
+                Err(RecvTimeoutError::Timeout) => {
+                    Err("it has not been taken over within a minute, and may be yet".into())
                 }
+                Err(RecvTimeoutError::Disconnected) => Err(STOPPING.into()),
             }
         }
     }
@@ -485,9 +487,10 @@ fn watch(
     wake: impl Fn(),
 ) {
     let files = files_of(source.file.as_ref(), &source.written);
-    let (seen, due) = (source.seen, DueChecks::after(Clock::start(), &source.written));
+    let (seen, held) = (source.seen, digest(&files_of(None, &source.written)));
+    let due = DueChecks::after(Clock::start(), &source.written);
     let (refused, unknown) = (None, None);
-    let mut thread = ConfigurationThread { source, files, seen, due, refused, unknown, tell, wake };
+    let mut thread = ConfigurationThread { source, files, seen, held, due, refused, unknown, tell, wake };
     // It ends with the engine.
     while thread.pass(requested).is_some() {}
 }
@@ -500,6 +503,8 @@ struct ConfigurationThread<W> {
     files: Vec<PathBuf>,
     /// and what they held then.
     seen: u64,
+    /// What those that the one that runs names held when they were looked at last.
+    held: u64,
     due: DueChecks,
     /// Why what names stand for was refused the last time that it was looked up.
     refused: Option<Mistake>,
@@ -519,8 +524,10 @@ impl<W: Fn()> ConfigurationThread<W> {
                 self.due.after_files(&self.source.written);
                 // What is not read well is told once, and read again when it has changed again, or
                 // where a name was not known that may be known now.
-                let reads = self.source.written.reload_every > Nanos::ZERO;
-                let changed = reads && digest(&self.files) != self.seen;
+                let written = &self.source.written;
+                let reads = written.reload_every > Nanos::ZERO;
+                let changed = reads
+                    && (digest(&self.files) != self.seen || digest(&files_of(None, written)) != self.held);
                 let refused_before = self.unknown.take().filter(|_| reads && !changed);
                 if changed || refused_before.is_some() { self.reread(None, refused_before) } else { Some(()) }
             }
@@ -534,11 +541,16 @@ impl<W: Fn()> ConfigurationThread<W> {
         }
     }
 
-    /// Reads the configuration again.
+    /// Reads the configuration again. Where it is refused, the one that runs is taken over with
+    /// what the files hold that it names, if that has changed: a certificate must not expire
+    /// meanwhile.
     fn reread(&mut self, reply: Option<ReloadReply>, refused_before: Option<Mistake>) -> Option<()> {
-        let ConfigurationSource { reread, resolved, services, name_service, file, .. } = &mut self.source;
+        let ConfigurationSource { written, reread, resolved, services, name_service, file, .. } =
+            &mut self.source;
         // Before they are read: what changes meanwhile is seen the next time.
         self.seen = digest(&self.files);
+        let held = digest(&files_of(None, written));
+        let changed = std::mem::replace(&mut self.held, held) != held;
         self.unknown = None;
         let read = reread().and_then(|config| {
             let files = files_of(file.as_ref(), &config);
@@ -546,15 +558,23 @@ impl<W: Fn()> ConfigurationThread<W> {
                 self.seen = digest(&files);
                 self.files = files;
             }
+            let held = digest(&files_of(None, &config));
             let known = with_known_names(&config, resolved, services, name_service);
             self.unknown = known.as_ref().err().cloned();
-            Ok((known?, config))
+            Ok((known?, config, held))
         });
-        let found = read.as_ref().map(|(found, _)| found.clone()).map_err(Mistake::clone);
-        if let (Ok(()), Ok((resolved, written))) = (self.offer(found, reply, refused_before)?, read) {
-            (self.source.resolved, self.source.written) = (resolved, written);
-            self.refused = None;
-            self.due.after_names(&self.source.written);
+        let found = read.as_ref().map(|(found, ..)| found.clone()).map_err(Mistake::clone);
+        match (self.offer(found, reply, refused_before, false)?, read) {
+            (Ok(()), Ok((resolved, written, held))) => {
+                (self.source.resolved, self.source.written, self.held) = (resolved, written, held);
+                self.refused = None;
+                self.due.after_names(&self.source.written);
+            }
+            (Err(why), _) if changed => {
+                // Where it is refused as well, the engine tells another reason only.
+                let _ = self.offer(Ok(self.source.resolved.clone()), None, Some(why), true)?;
+            }
+            _ => {}
         }
         // Names of the one that runs are due as before where another was refused, however often.
         self.due.after_files(&self.source.written);
@@ -571,7 +591,7 @@ impl<W: Fn()> ConfigurationThread<W> {
         }
         let refused_before = self.refused.take();
         let Some(other) = other else { return Some(()) };
-        match (self.offer(other.clone(), None, refused_before)?, other) {
+        match (self.offer(other.clone(), None, refused_before, false)?, other) {
             (Ok(()), Ok(other)) => self.source.resolved = other,
             // It is tried again when names are looked up the next time.
             (Err(why), _) | (_, Err(why)) => self.refused = Some(why),
@@ -585,9 +605,10 @@ impl<W: Fn()> ConfigurationThread<W> {
         read: Result<Resolved, Mistake>,
         reply: Option<ReloadReply>,
         refused_before: Option<Mistake>,
+        renews: bool,
     ) -> Option<Result<(), Mistake>> {
         let (verdict, decided) = mpsc::channel();
-        let new = NewConfiguration { read, reply, verdict, refused_before };
+        let new = NewConfiguration { read, reply, verdict, refused_before, renews };
         self.send(ConfigurationChange::Configuration(Box::new(new)))?;
         decided.recv().ok()
     }
@@ -924,8 +945,9 @@ mod tests {
             let found = read.map(|resolved| resolved.numbers).map_err(|why| why.to_string());
             offered.borrow_mut().push((found, refused_before.is_some()));
         };
-        let (files, refused, unknown) = (Vec::new(), None, None);
-        let mut thread = ConfigurationThread { source, files, seen: 0, due, refused, unknown, tell, wake };
+        let (files, held, refused, unknown) = (Vec::new(), digest(&[]), None, None);
+        let mut thread =
+            ConfigurationThread { source, files, seen: 0, held, due, refused, unknown, tell, wake };
         let (_requests, requested) = mpsc::channel();
         let mut look = || {
             let names = thread.due.names;
@@ -1083,8 +1105,9 @@ mod tests {
         };
         let (tell, changes) = mpsc::channel();
         let (_requests, requested) = mpsc::channel();
-        let (files, refused, unknown, wake) = (Vec::new(), None, None, || {});
-        let mut thread = ConfigurationThread { source, files, seen: 0, due, refused, unknown, tell, wake };
+        let (files, held, refused, unknown, wake) = (Vec::new(), digest(&[]), None, None, || {});
+        let mut thread =
+            ConfigurationThread { source, files, seen: 0, held, due, refused, unknown, tell, wake };
         assert_eq!(thread.pass(&requested), Some(()));
         assert!(changes.try_recv().is_err());
     }

@@ -18,7 +18,7 @@ use krarup_memcache::request::NO_DATAGRAMS;
 use krarup_model::headroom::LiveSystem;
 use krarup_net::mio::{Poll, Token, Waker};
 use krarup_net::signal::Signals;
-use krarup_net::{Clock, Listener, WallWatch, http, listen};
+use krarup_net::{Clock, Listener, WallWatch, http, listen, processors};
 use krarup_record::LiveSnapshot;
 use krarup_service::{LANES, Service as _, Upstreams as _};
 use krarup_units::{Address, Mistake, Nanos, Stamp};
@@ -33,7 +33,6 @@ use crate::driver::{
 use crate::headroom::{HeadroomPage, LiveHeadroom};
 use crate::live::{LiveQuestion, LiveState};
 use crate::orders::LoopOrders;
-use crate::processors;
 use crate::proxy::configuration::{
     ConfigurationSource, ConfigurationWatcher, ReloadReply, Resolved, STOPPING,
 };
@@ -246,8 +245,10 @@ struct NextConfiguration {
     admin: Option<(Address, http::HttpServer)>,
     credentials: Arc<Credentials>,
     servers: Vec<usize>,
-    /// Where the outcome is sent.
-    reply: Option<ReloadReply>,
+    /// Where the outcome is sent: also to those that asked for one that this has superseded.
+    replies: Vec<ReloadReply>,
+    /// Whether it is the one that runs, with what the files hold that it names.
+    renews: bool,
     /// It does not wait longer than this.
     until: Stamp,
 }
@@ -798,7 +799,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         if let Some(member) = self.group.as_ref().filter(|member| member.is_first()) {
             member.tell(|| Message::Refuse);
         }
-        if let Some(reply) = next.reply {
+        for reply in next.replies {
             // It may have given up waiting.
             let _ = reply.send(Err(STOPPING.into()));
         }

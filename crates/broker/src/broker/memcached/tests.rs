@@ -257,6 +257,20 @@ fn where_a_secret_is_set_the_first_value_says_it() {
 }
 
 #[test]
+fn before_the_secret_nothing_large_is_kept() {
+    let mut broker = broker(false);
+    broker.settings.secret = Some("hush".into());
+    broker.settings.largest = 65_535;
+    for end in ["\r\n", " noreply\r\n"] {
+        let half = format!("set q 0 0 60000{end}{}", "x".repeat(30_000));
+        let id = broker.opened_memcached();
+        assert_eq!(say(&mut broker, id, &half), "CLIENT_ERROR unauthenticated\r\n");
+        assert!(broker.finished(id));
+        assert_eq!(say(&mut broker, id, &half), "", "it goes by");
+    }
+}
+
+#[test]
 fn a_third_wrong_secret_is_the_last_request() {
     let mut broker = broker(false);
     broker.settings.secret = Some("hush".into());

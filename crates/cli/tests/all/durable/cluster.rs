@@ -9,7 +9,7 @@ use std::{fs, io, thread};
 
 use crate::durable::{program_of, said};
 use crate::support::process::{Port, Program};
-use crate::support::{fresh, until};
+use crate::support::{certificate, fresh, until};
 
 /// Where PostgreSQL's programs are.
 pub(crate) fn programs() -> Option<PathBuf> {
@@ -32,11 +32,6 @@ pub(crate) fn psql_of(programs: &Path, database: &str, statements: &str) -> Comm
     command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-U", "krarup"]);
     command.args(["-d", database, "-c", statements]);
     command
-}
-
-/// A file of the tests' certificates.
-pub(crate) fn certificate(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(name)
 }
 
 /// A port of this machine behind which a cluster is.

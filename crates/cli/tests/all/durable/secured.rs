@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::durable::cluster::{Cluster, certificate};
+use crate::durable::cluster::Cluster;
 use crate::durable::storm::Storm;
 use crate::durable::{MODES, say};
-use crate::support::fresh;
 use crate::support::process::{Ended, Program, skipped};
+use crate::support::{certificate, fresh};
 
 /// Who may come how.
 const ADMITS: &str = "hostssl all locked 127.0.0.1/32 scram-sha-256\n\
@@ -152,7 +152,7 @@ fn a_server_without_tls_is_named_and_every_mode_works_under_load_with_it() {
         let store = format!(
             "postgres://locked@localhost:{}/load_{mode}?sslmode=verify-full&sslrootcert={}",
             locked.port(),
-            certificate("authority.pem").display()
+            certificate("authority.pem")
         );
         let flags: &[&str] =
             if mode == "shards" { &["--shards", "3"] } else { &["--mode", mode, "--pool", "5"] };
@@ -172,7 +172,7 @@ fn a_server_without_tls_is_named_and_every_mode_works_under_load_with_it() {
     };
     let address = |mode: &str| format!("postgres://krarup@127.0.0.1:{}/postgres?sslmode={mode}", open.port());
     for mode in ["require", "verify-full"] {
-        let store = format!("{}&sslrootcert={}", address(mode), certificate("authority.pem").display());
+        let store = format!("{}&sslrootcert={}", address(mode), certificate("authority.pem"));
         refused(&begin(&["--store", &store], &[], &home).ended(), ["speaks no TLS", "switch ssl on"]);
     }
     let store = format!("{}&channel_binding=require", address("prefer"));

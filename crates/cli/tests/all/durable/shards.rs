@@ -17,7 +17,7 @@ use crate::durable::say;
 use crate::durable::storm::Storm;
 use crate::support::peer::{Peer, asked, listen};
 use crate::support::process::Program;
-use crate::support::{TOO_LONG, file, fresh, until};
+use crate::support::{TOO_LONG, certificate, file, fresh, until};
 
 /// How long it may take until others serve, on a machine that does much else; alone it takes two
 /// seconds at most.
@@ -509,10 +509,6 @@ pub(crate) fn a_broker_is_ready_whichever_shards_it_owns(cluster: &Cluster) {
 /// Where metrics of the broker, or of the shard that is served next, are.
 pub(crate) fn admin(broker: &mut Program) -> SocketAddr {
     broker.says(|line| line.strip_prefix("metrics on http://")?.trim().strip_suffix("/metrics")?.parse().ok())
-}
-
-fn certificate(name: &str) -> String {
-    format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Through a file and by TLS, and what was measured is kept.

@@ -5,12 +5,12 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::durable::cluster::{Cluster, certificate};
+use crate::durable::cluster::Cluster;
 use crate::durable::shards::{admin, are_shared};
 use crate::durable::{MODES, broker, say};
 use crate::support::peer::{Peer, asked};
 use crate::support::process::Program;
-use crate::support::{file, fresh, until};
+use crate::support::{certificate, file, fresh, until};
 
 /// A broker that waits: another has its turn.
 fn waiting(store: &str, flags: &[&str]) -> Program {
@@ -104,7 +104,7 @@ pub(crate) fn a_certificate_that_is_renewed_while_it_waits_is_shown(cluster: &Cl
     let (shown_name, key) = (shown.to_str().unwrap(), certificate("proxy.key"));
     let doors = ["broker", "--listen", "127.0.0.1:0", "--memcached-listen", "127.0.0.1:0"];
     let flags = ["--store", &store, "--admin", "127.0.0.1:0", "--tls-certificate", shown_name, "--tls-key"];
-    let mut second = Program::begin(&[&doors[..], &flags, &[key.to_str().unwrap()]].concat());
+    let mut second = Program::begin(&[&doors[..], &flags, &[&key]].concat());
     let admin = admin(&mut second);
     second.says_text("waiting: ");
     let reloaded = asked(admin, "POST", "/reload");

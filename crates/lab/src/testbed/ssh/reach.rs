@@ -70,7 +70,8 @@ struct Look {
 }
 
 /// Makes the cache and says what is to be known. `$1` is the cache, `$2` the hash. It is one line,
-/// as what keeps the connection is.
+/// as what keeps the connection is. Another user may have made a folder of this name, and must not
+/// be trusted with the program; root is.
 const LOOK: &str = concat!(
     "umask 077; case $1 in ",
     "'') cache=${XDG_CACHE_HOME:-$HOME/.cache}/krarup ;; ",
@@ -78,6 +79,10 @@ const LOOK: &str = concat!(
     "*) cache=$1 ;; ",
     "esac; ",
     r#"mkdir -p "$cache/runs" "$cache/$2" || exit 1; "#,
+    r#"for folder in "$cache" "$cache/." "$cache/runs" "$cache/$2"; do "#,
+    r#"case $(ls -ldn "$folder" | awk '{ print $3 }') in 0 | "$(id -u)") ;; "#,
+    r#"*) echo "$folder belongs to another user: give another folder as cache in [ssh]" >&2; exit 1 ;; "#,
+    "esac; done; ",
     r#"echo "system $(uname -sm)"; "#,
     r#"echo "cache $cache"; "#,
     r#"echo "free $(df -Pk "$cache" | awk 'NR == 2 { print $4 }')"; "#,
@@ -268,6 +273,20 @@ mod tests {
         assert!(!take("5"), "one that was cut off is not taken");
         assert!(!look().there && fs::read_dir(cache.join("00ff")).unwrap().next().is_none());
         assert!(take("4") && look().there);
+        fs::remove_dir_all(cache).unwrap();
+    }
+
+    /// The program in it is the owner's.
+    #[test]
+    fn a_cache_of_another_user_is_refused() {
+        let cache = std::env::temp_dir().join(format!("krarup-foreign-{}", std::process::id()));
+        let mut command = std::process::Command::new("sh");
+        let script = format!("ls() {{ echo drwx 2 4294967294; }}; {LOOK}");
+        command.args(["-c", &script, "krarup", &cache.to_string_lossy(), "00ff"]);
+        let output = command.output().unwrap();
+        let why = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && output.stdout.is_empty(), "{why}");
+        assert!(why.contains("belongs to another user: give another folder as cache"), "{why}");
         fs::remove_dir_all(cache).unwrap();
     }
 }

@@ -66,7 +66,7 @@ fn an_answer_of_another_kind_is_refused() {
 #[test]
 fn a_quiet_request_gets_no_reply_of_the_usual_kind() {
     for (command, classes) in [
-        (MetaCommand::Get, &[ReplyClass::MetaMiss][..]),
+        (MetaCommand::Get, &[ReplyClass::MetaMiss, ReplyClass::ServerError][..]),
         (MetaCommand::Set, &[ReplyClass::MetaDone]),
         (MetaCommand::Delete, &[ReplyClass::MetaDone]),
         (MetaCommand::Arithmetic, &[ReplyClass::MetaDone, ReplyClass::MetaValue]),

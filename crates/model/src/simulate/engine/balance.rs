@@ -38,16 +38,25 @@ impl SimulationEngine<'_> {
         Ok(())
     }
 
+    /// A request that waits for a slot is at no station.
     pub(super) fn too_many(&self) -> Error {
-        let most = (0..self.places.len()).max_by_key(|&place| self.places[place].present);
-        let place = most.map_or("", |place| self.network.stations[place].name.as_str());
+        let stations = self.places.iter().zip(&self.network.stations);
+        let pools = self.pools.iter().zip(&self.network.pools);
+        let (_, place, more) = stations
+            .map(|(place, station)| (place.present as usize, format!("at `{}`", station.name), "servers"))
+            .chain(pools.map(|(slots, pool)| {
+                let waiting = slots.line.len() + slots.blocked.len();
+                (waiting, format!("waiting for a slot of `{}`", pool.name), "slots")
+            }))
+            .max_by_key(|(crowd, ..)| *crowd)
+            .unwrap_or_default();
         Error::TooLarge {
             what: format!(
-                "after {:.3} s of simulated time {} requests are under way at once, most of them at `{place}`",
+                "after {:.3} s of simulated time {} requests are under way at once, most of them {place}",
                 self.now,
                 self.requests.len() - self.unused.len()
             ),
-            hint: "more work arrives than is done: lower the rate, add servers, or limit the queue".into(),
+            hint: format!("more work arrives than is done: lower the rate, add {more}, or limit the queue"),
         }
     }
 
@@ -82,5 +91,34 @@ impl SimulationEngine<'_> {
             ),
             hint: "take slots in one order everywhere, or let a full station lose requests".into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::form::from_toml;
+
+    #[test]
+    fn a_pool_that_most_requests_wait_for_is_named() {
+        let class = |name: &str| {
+            format!(
+                r#"{{ name = "{name}", rate = 50, path = [
+                    {{ hold = "workers", path = [{{ at = "net", service = 0.1 }}] }}] }}"#
+            )
+        };
+        let network = format!(
+            r#"station = [{{ name = "net", delay = true }}, {{ name = "idle" }}]
+               pool = [{{ name = "workers", size = 1 }}]
+               class = [{}, {}]"#,
+            class("get"),
+            class("set")
+        );
+        let network = from_toml(&network).unwrap();
+        let mut engine = SimulationEngine::new(&network, 1, 0, None).unwrap();
+        engine.run(20.0, u64::MAX).unwrap();
+        let error = engine.too_many();
+        assert!(error.to_string().ends_with("most of them waiting for a slot of `workers`"), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("add slots")), "{error}");
     }
 }

@@ -32,6 +32,31 @@ fn a_quiet_write_is_told_only_what_went_wrong() {
     assert_eq!(world.core.events().disagreements, 1);
 }
 
+/// Clients take any line but a hit's among quiet answers for their end, and what is still to come
+/// for the answers to what they ask next.
+#[test]
+fn a_quiet_read_whose_server_fails_is_told_nothing_and_counts_as_an_error() {
+    let mut world = World::new(2, settings());
+    let client = world.client();
+    world.send(client, "mg a v k q s\r\nmg b v k q s\r\nmg c v k q s\r\nmn\r\n");
+    let asked = (world.asked(0), world.asked(1));
+    assert_eq!(asked, ("mg a v k s\r\nmg c v k s\r\n".into(), "mg b v k s\r\n".into()));
+    world.answer(0, "SERVER_ERROR busy\r\n");
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+    world.answer(1, "VA 1 kb s1\r\nx\r\n");
+    assert_eq!(world.replied(client), "VA 1 kb s1\r\nx\r\nMN\r\n");
+    let seen = |row: usize| (world.row(row).0.outcome, world.row(row).0.bytes_out);
+    assert_eq!([seen(0), seen(2)], [(Outcome::ServerError, 0), (Outcome::ServerLost, 0)]);
+    assert_eq!(seen(1).0, Outcome::Ok);
+    // So it does where no server is up; other reads are told, and quiet writes.
+    world.core.server_lost(1, "gone", ConnectionLoss::Broken, world.now);
+    world.send(client, "mg a v k q s\r\nmg b v\r\nms c 1 q\r\nx\r\nmd d q\r\nma n q\r\nmn\r\n");
+    let none = "SERVER_ERROR no server is up (server-0:1, server-1:1)\r\n";
+    let first = "SERVER_ERROR server-0:1 is down\r\n";
+    assert_eq!(world.replied(client), format!("{none}{first}{first}{first}MN\r\n"));
+    assert_eq!(world.row(4).0.outcome, Outcome::ServerLost);
+}
+
 #[test]
 fn which_client_has_won_is_decided_by_the_first_server_alone() {
     let mut world = World::new(2, settings());
@@ -406,9 +431,13 @@ fn a_key_with_a_blank_or_a_line_feed_is_shown_in_base64_and_no_server_is_asked_f
         for key in ["YSBj", "YQpj"] {
             for (asked, sent, answer, reply) in [
                 ("mg KEY b N30 v k", "mg KEY b N30 v", "VA 0 W\r\n", "VA 0 kKEY b W\r\n"),
-                ("mg KEY b O7 v k q", "mg KEY b O7 v", "VA 0 O7 Z\r\n", "VA 0 kKEY b O7 Z\r\n"),
+                ("mg KEY b O7 v k q", "mg KEY b O7 v", "VA 0 O7 Z\r\n", "VA 0 O7 kKEY b Z\r\n"),
+                ("mg KEY b k v O7", "mg KEY b v O7", "VA 0 O7 Z\r\n", "VA 0 kKEY b O7 Z\r\n"),
+                ("mg KEY b v f k q s", "mg KEY b v f s", "VA 0 f0 s0\r\n", "VA 0 f0 kKEY b s0\r\n"),
+                ("mg KEY b s f k", "mg KEY b s f", "HD s0 f0\r\n", "HD s0 f0 kKEY b\r\n"),
                 ("mg KEY b k", "mg KEY b", "HD\r\n", "HD kKEY b\r\n"),
                 ("mg KEY b k", "mg KEY b", "EN\r\n", "EN kKEY b\r\n"),
+                ("mg KEY b f O7 k", "mg KEY b f O7", "EN O7\r\n", "EN O7 kKEY b\r\n"),
                 ("mg KEY b k", "mg KEY b", "SERVER_ERROR busy\r\n", "SERVER_ERROR busy\r\n"),
                 ("md KEY b k", "md KEY b k", "HD kKEY b\r\n", "HD kKEY b\r\n"),
             ] {

@@ -507,7 +507,7 @@ fn a_request_that_the_gutter_takes_counts_once() {
     // One that is refused is not taken.
     let other = world.client();
     world.send(other, "delete b\r\n");
-    assert!(world.replied(other).ends_with("its limit\r\n"));
+    assert!(world.replied(other).ends_with("is limited to 1 requests under way\r\n"));
     world.answer(1, "STORED\r\n");
     assert_eq!(world.asked(2), "set a 0 10 1\r\nx\r\n");
     world.answer(2, "STORED\r\n");
@@ -927,6 +927,40 @@ fn a_slow_holder_is_not_read_for_a_while_and_then_gets_a_growing_share() {
     assert_eq!(world.core.pools()[0].counts().slow_ejections, 2);
 }
 
+/// It was left out for the time that held when it was found slow.
+#[test]
+fn a_slow_holder_is_read_when_a_reload_says_so() {
+    let spec = |eject_slower| PoolSpec { eject_slower, ..PoolSpec::of("main", vec![0, 1]) };
+    for (eject_slower, eject_for, expected) in
+        [(Some(3.0), 10, [10, 0]), (None, 10, [5, 5]), (Some(3.0), 0, [5, 5])]
+    {
+        let return_over = Nanos(1);
+        let before = CoreSettings { return_over, ..settings() };
+        let topology = |spec| Topology { servers: names(2), pools: vec![spec], routes: Vec::new() };
+        let mut world = World::before(topology(spec(Some(3.0))), before);
+        let client = world.client();
+        let read = |world: &mut World| {
+            let begun = world.now.0;
+            world.send(client, "get a\r\n");
+            let server = (0..2).find(|&server| !world.asked(server).is_empty()).unwrap();
+            world.at(begun + if server == 1 { 1_000_000 } else { 200_000 }).answer(server, "END\r\n");
+            world.replied(client);
+            world.at(begun + 1_500_000);
+            server
+        };
+        while world.core.pools()[0].counts().slow_ejections == 0 {
+            read(&mut world);
+        }
+        let settings = CoreSettings { eject_for: Nanos::from_secs(eject_for), return_over, ..settings() };
+        world.core.reconfigure(settings, topology(spec(eject_slower)), world.now);
+        let later = world.now.0 + 1;
+        world.at(later);
+        let mut asked = [0; 2];
+        (0..10).for_each(|_| asked[read(&mut world)] += 1);
+        assert_eq!(asked, expected, "{eject_slower:?} {eject_for}");
+    }
+}
+
 #[test]
 fn servers_that_are_down_count_among_those_that_are_left_out() {
     for (lost, ejections) in [(1, 1), (2, 0)] {
@@ -1034,7 +1068,7 @@ fn a_pool_refuses_what_is_beyond_its_bounds_and_cuts_lifetimes() {
     world.send(client, "touch a 3600\r\nset b 0 0 1\r\nx\r\n");
     assert_eq!(world.asked(0), "touch a 60\r\n");
     world.answer(0, "TOUCHED\r\n");
-    let why = "SERVER_ERROR pool main has 1 requests under way, its limit\r\n";
+    let why = "SERVER_ERROR pool main is limited to 1 requests under way\r\n";
     assert_eq!(world.replied(client), format!("TOUCHED\r\n{why}"));
     world.send(client, "set b 0 0 1\r\nx\r\n");
     assert_eq!(world.asked(0), "set b 0 60 1\r\nx\r\n");
@@ -1224,6 +1258,21 @@ fn clients_of_a_pool_with_another_name_belong_to_it() {
     }
 }
 
+/// What stands behind the numbers is no part of them.
+#[test]
+fn the_version_is_the_oldest_of_the_servers_by_its_numbers() {
+    let mut world = one_pool(PoolSpec::of("main", vec![0, 1]));
+    for (server, version) in ["1.4.39 krarup-0.1.0", "1.4.15"].into_iter().enumerate() {
+        world.core.server_lost(server, "gone", ConnectionLoss::Broken, world.now);
+        world.core.server_connected(server);
+        assert_eq!(world.asked(server), "version\r\n");
+        world.answer(server, format!("VERSION {version}\r\n"));
+    }
+    let client = world.client();
+    world.send(client, "version\r\n");
+    assert!(world.replied(client).starts_with("VERSION 1.4.15 krarup-"));
+}
+
 #[test]
 fn a_server_that_no_pool_has_any_more_says_nothing_about_the_version() {
     let mut world = one_pool(PoolSpec::of("main", vec![0, 1]));
@@ -1272,7 +1321,7 @@ fn a_slow_request_that_a_bound_refused_is_told_with_its_pool_and_key() {
     let (first, second) = (world.client(), world.client());
     world.send(first, "get b:1\r\n");
     world.at(1_000_000).send(second, "get b:2\r\n");
-    let why = "SERVER_ERROR pool b has 1 requests under way, its limit\r\n";
+    let why = "SERVER_ERROR pool b is limited to 1 requests under way\r\n";
     assert_eq!(world.at(2_000_000).replied(second), why);
     world.send(second, "stats slow\r\n");
     let told = world.replied(second);

@@ -13,7 +13,7 @@ use super::owner_connection::OwnerConnection;
 use super::retry::{Attempt, Retry, Tried, lose, until_answered};
 use super::serving::{End, Inner};
 use crate::broker::engine::Protocol;
-use krarup_broker::broker::{MOST_UNSENT, MOST_WRONG_SECRETS};
+use krarup_broker::broker::{MOST_UNSENT, MOST_WRONG_SECRETS, is_awaited};
 use krarup_broker::memcached::{
     self, ONE_KEY, QueueGet, QueueRequest, RAN_OUT, TakeOption, UNAUTHENTICATED, WRONG_SECRET,
 };
@@ -21,8 +21,6 @@ use krarup_broker::shards::shard_of;
 
 /// What one read may bring.
 const READ: usize = 64 << 10;
-/// No request that says the secret is longer.
-const LONGEST_LOGIN: usize = 1_024;
 const UNREACHED: &[u8] = b"SERVER_ERROR no broker owns this queue now\r\n";
 
 pub(super) struct MemcachedSession<'a> {
@@ -150,8 +148,7 @@ impl<'a> MemcachedSession<'a> {
     /// Carries out the request at the front; how many bytes are done with.
     fn next(&mut self, bytes: &[u8]) -> Result<usize, End> {
         match memcached::parse(bytes, self.front.settings.largest) {
-            // What it brings is not kept for a client that may not bring it.
-            QueueRequest::Incomplete(needed) if !self.is_admitted() && needed > LONGEST_LOGIN => {
+            QueueRequest::Incomplete(needed) if !is_awaited(self.is_admitted(), needed) => {
                 self.out.extend_from_slice(UNAUTHENTICATED);
                 Err(End)
             }

@@ -14,7 +14,7 @@ use super::owner_connection::{NoReply, OwnerConnection, read};
 use super::retry::{Attempt, Retry, Tried, lose, until_answered};
 use super::serving::{End, Inner};
 use crate::broker::engine::Protocol;
-use krarup_broker::broker::{MOST_UNSENT, MOST_WRONG_SECRETS};
+use krarup_broker::broker::{MOST_UNSENT, MOST_WRONG_SECRETS, is_awaited};
 use krarup_broker::job::Id;
 use krarup_broker::queues::TakeMode;
 use krarup_broker::shards::shard_of;
@@ -116,8 +116,7 @@ impl<'a> BeanstalkSession<'a> {
             return Ok(Next::More);
         }
         match request::parse(bytes, self.front.settings.largest) {
-            // What it brings is not kept for a client that may not bring it.
-            Parsed::Incomplete { needed } if !self.is_admitted() && needed > request::LONGEST_EXTRA_LINE => {
+            Parsed::Incomplete { needed } if !is_awaited(self.is_admitted(), needed) => {
                 write::line(&mut self.out, ReplyWord::NotLoggedIn);
                 Err(End)
             }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use krarup_net::{http, listen};
-use krarup_service::LANES;
+use krarup_service::{LANES, Upstreams as _};
 use krarup_units::{Address, Mistake, Stamp};
 
 use super::event_loops::Message;
@@ -16,6 +16,7 @@ use super::{Engine, NextConfiguration, ProxyNotice, client_settings, listen_at, 
 use crate::driver::{ConnectionState, HoldPolicy, ServerConnection};
 use crate::proxy::configuration::{ConfigurationChange, NewConfiguration, Numbers, Resolved, STOPPING};
 use crate::proxy::credentials::{Credentials, credentials};
+use krarup_proxy::config::Config;
 use krarup_proxy::core::Core;
 use krarup_proxy::topology::Topology;
 
@@ -30,13 +31,19 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             }
             // Where it is no good, nothing has changed.
             ConfigurationChange::Configuration(new) => {
-                let NewConfiguration { read, reply, verdict, refused_before } = *new;
+                let NewConfiguration { read, reply, verdict, refused_before, renews } = *new;
+                // Where one waits that is new, it is that one, and more than read again.
+                let renews = renews && self.next.as_ref().is_none_or(|next| next.renews);
                 let read = if self.is_stopping() { Err(STOPPING.into()) } else { read };
                 let prepared = read.and_then(|resolved| self.prepare(resolved));
                 // What has sent it waits for that, unless it has ended.
                 let _ = verdict.send(prepared.as_ref().map(|_| ()).map_err(Mistake::clone));
                 match prepared {
-                    Ok(next) => self.next = Some(NextConfiguration { reply, ..next }),
+                    Ok(mut next) => {
+                        next.replies.extend(reply);
+                        next.renews = renews;
+                        self.next = Some(next);
+                    }
                     Err(why) => {
                         if let Some(reply) = reply {
                             // It may have given up waiting.
@@ -67,10 +74,11 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         let (topology, entrances) = (config.topology()?, config.listeners()?);
         let stays =
             |file: &Address| file.file().is_some() && entrances.iter().any(|(address, _)| address == file);
-        if self.config.edge.socket_mode.is_some()
-            && config.edge.socket_mode.is_none()
-            && self.driver.entrances().iter().any(|entrance| stays(&entrance.address))
-        {
+        let has_mode = |config: &Config| config.edge.socket_mode.is_some();
+        let open = self.driver.entrances().iter().map(|entrance| &entrance.address);
+        let opened = self.next.iter().filter(|next| has_mode(&next.config)).flat_map(|next| &next.opened);
+        let mut with_mode = open.filter(|_| has_mode(&self.config)).chain(opened.map(|(address, _)| address));
+        if !has_mode(config) && with_mode.any(stays) {
             // What the process's mask would leave is seen only when a socket is made.
             return Err(Mistake::new("`edge.socket_mode` is not given any more", "that takes a restart"));
         }
@@ -104,7 +112,9 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             _ => None,
         };
         // From here on nothing can fail.
+        let mut replies = Vec::new();
         if let Some(before) = self.next.take() {
+            replies = before.replies;
             let wanted = |opened: &Address| entrances.iter().any(|(address, _)| address == opened);
             opened.extend(before.opened.into_iter().filter(|(address, _)| wanted(address)));
             if waiting {
@@ -117,13 +127,17 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
                 Message::Announce(Box::new(resolved.clone()), Arc::clone(&credentials), member.generation)
             });
         }
-        Ok(NextConfiguration { entrances, opened, admin, ..self.announce(resolved, topology, credentials) })
+        let next = self.announce(resolved, topology, credentials);
+        Ok(NextConfiguration { entrances, opened, admin, replies, ..next })
     }
 
-    /// Sockets that stay get the permissions that hold from now on.
-    fn set_socket_mode(&mut self, mode: Option<u32>) {
-        let Some(mode) = mode.filter(|_| mode != self.config.edge.socket_mode) else { return };
-        for entrance in self.driver.entrances() {
+    /// Sockets that stay get the permissions that hold from now on, where these are others, and so
+    /// do those that were `opened`: maybe by another configuration, which never held.
+    fn set_socket_mode(&mut self, mode: Option<u32>, opened: &[Address]) {
+        let Some(mode) = mode else { return };
+        let is_other = self.config.edge.socket_mode != Some(mode);
+        let is_meant = |address: &Address| is_other || opened.contains(address);
+        for entrance in self.driver.entrances().iter().filter(|entrance| is_meant(&entrance.address)) {
             if let Err(error) = entrance.listener.set_mode(mode) {
                 let warning = format!("the permissions of {} cannot be set: {error}", entrance.address);
                 (self.notice)(ProxyNotice::Warning(warning));
@@ -174,8 +188,18 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
             link.tried = link.state == ConnectionState::Connected;
         }
         let until = now + config.connect_timeout;
-        let (entrances, opened, admin, reply) = (Vec::new(), Vec::new(), None, None);
-        NextConfiguration { config, topology, entrances, opened, admin, credentials, servers, reply, until }
+        NextConfiguration {
+            config,
+            topology,
+            entrances: Vec::new(),
+            opened: Vec::new(),
+            admin: None,
+            credentials,
+            servers,
+            replies: Vec::new(),
+            renews: false,
+            until,
+        }
     }
 
     /// What comes is there once its servers have been tried, by all loops.
@@ -207,20 +231,28 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
     /// The servers of the configuration that comes have been tried: from here on it holds.
     pub(super) fn take_over(&mut self, next: NextConfiguration, now: Stamp) {
         self.settled_until = Stamp(0);
-        let NextConfiguration { config, mut topology, entrances, opened, admin, credentials, reply, .. } =
-            next;
+        let NextConfiguration { config, mut topology, entrances, opened, admin, credentials, .. } = next;
         // The listeners of both have been found good.
         let _ = config.name_successors(&self.config, &mut topology.pools);
         let told = self.core.reconfigure(config.settings(), topology, now);
+        self.limit_waits(now);
         self.driver.configure(client_settings(&config, &credentials));
         let entrances = entrances.into_iter().map(|(address, pool)| (address, told.pools[pool]));
+        let opened_at: Vec<Address> = opened.iter().map(|(address, _)| address.clone()).collect();
         self.driver.listen_only(entrances, opened);
-        self.set_socket_mode(config.edge.socket_mode);
+        self.set_socket_mode(config.edge.socket_mode, &opened_at);
         self.tell();
         let (before, warnings) = (self.config.warnings(), config.warnings());
         let new = warnings.iter().filter(|warning| !before.contains(warning));
         for warning in credentials.warnings.iter().chain(new) {
             (self.notice)(ProxyNotice::Warning(warning.clone()));
+        }
+        let (tls, users) = (&config.edge.tls, &credentials.users);
+        let asks_anew = tls.is_some() && *tls != self.config.edge.tls
+            || users.is_some() && *users != self.credentials.users;
+        let clients = self.driver.clients_of_all(&self.core);
+        if asks_anew && clients > 0 {
+            (self.notice)(ProxyNotice::Warning(format!("{clients} {STAY}")));
         }
         self.credentials = credentials;
         self.hold = HoldPolicy::new(config.hold);
@@ -231,12 +263,31 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
         }
         self.config = config;
         self.steer_workers();
-        (self.notice)(ProxyNotice::Reloaded);
-        if let Some(reply) = reply {
+        let renewed = ProxyNotice::Warning(RENEWED.into());
+        (self.notice)(if next.renews { renewed } else { ProxyNotice::Reloaded });
+        for reply in next.replies {
             let _ = reply.send(Ok(()));
         }
     }
+
+    /// No server is left alone for longer than the configuration says that holds from now on.
+    fn limit_waits(&mut self, now: Stamp) {
+        let links = &mut self.servers.links;
+        for server in (0..links.first.len()).chain(links.lanes()) {
+            if let ConnectionState::Waiting(until) = &mut links[server].state {
+                *until = (*until).min(now + self.core.reconnect_delay(server));
+            }
+        }
+    }
 }
+
+/// What is told where the file is refused, and what the one that runs names was read.
+const RENEWED: &str = "certificates, keys and users of the configuration that runs were read again and hold \
+                       from now on; the one in the file does not";
+
+/// What is told where clients are asked for another login or certificate: these are not.
+const STAY: &str = "clients that are connected stay as they came: `users` and `tls` hold for those that connect \
+                    from now on, and a restart asks all";
 
 /// Servers and pools keep their numbers for ever, of which there are so many.
 fn has_room_for(core: &Core, topology: &Topology) -> Result<(), Mistake> {
@@ -259,16 +310,30 @@ mod tests {
     use krarup_net::Clock;
     use krarup_net::mio::Poll;
     use krarup_net::snapshots::SnapshotSlot;
-    use krarup_proxy::config::Config;
     use krarup_proxy::topology::PoolSpec;
     use krarup_record::recorder::{Recorder, RecorderSettings};
+    use krarup_service::ConnectionLoss;
+    use krarup_units::Nanos;
 
     use super::super::LoopPlace;
     use super::*;
 
-    fn resolved(edge: &str) -> Resolved {
-        let config = Config::parse(&format!("servers = [\"127.0.0.1:1\"]\n{edge}"), "test").unwrap();
+    fn resolved(more: &str) -> Resolved {
+        let config = Config::parse(&format!("servers = [\"127.0.0.1:1\"]\n{more}"), "test").unwrap();
         Resolved { config, numbers: Numbers::default(), many: Numbers::default() }
+    }
+
+    /// The only loop, which listens nowhere.
+    fn engine(before: &Resolved) -> Engine<fn(ProxyNotice)> {
+        let recorder = Recorder::new(RecorderSettings::default()).unwrap();
+        let (settings, topology) = (before.config.settings(), before.config.topology().unwrap());
+        let core = Core::new(settings, topology, recorder, Stamp(0));
+        let live = SnapshotSlot::waking(Duration::ZERO, || {});
+        let clients = SnapshotSlot::waking(Duration::ZERO, || {});
+        let place = LoopPlace { group: None, live, clients, orders: Arc::default() };
+        let (poll, clock) = (Poll::new().unwrap(), Clock::start());
+        let unheard: fn(ProxyNotice) = |_| {};
+        Engine::before(before, core, clock, unheard, poll, Arc::default(), place).unwrap()
     }
 
     #[test]
@@ -288,16 +353,7 @@ mod tests {
 
     #[test]
     fn servers_are_connected_to_as_before_where_a_stop_refuses_another_configuration() {
-        let before = resolved("");
-        let recorder = Recorder::new(RecorderSettings::default()).unwrap();
-        let (settings, topology) = (before.config.settings(), before.config.topology().unwrap());
-        let core = Core::new(settings, topology, recorder, Stamp(0));
-        let live = SnapshotSlot::waking(Duration::ZERO, || {});
-        let clients = SnapshotSlot::waking(Duration::ZERO, || {});
-        let place = LoopPlace { group: None, live, clients, orders: Arc::default() };
-        let (poll, unheard) = (Poll::new().unwrap(), |_: ProxyNotice| {});
-        let engine = Engine::before(&before, core, Clock::start(), unheard, poll, Arc::default(), place);
-        let mut engine = engine.unwrap();
+        let mut engine = engine(&resolved(""));
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/certificates/authority.pem");
         let tls = format!("server_tls = {{ authorities = \"{file}\", name = \"localhost\" }}");
         let next = resolved(&format!("[edge]\n{tls}\n"));
@@ -306,5 +362,21 @@ mod tests {
         assert!(engine.servers.settings.tls.is_some());
         engine.refuse_next();
         assert!(engine.next.is_none() && engine.servers.settings.tls.is_none());
+    }
+
+    #[test]
+    fn a_server_that_is_out_is_tried_as_the_next_configuration_says() {
+        let ejecting = |eject_for: &str| format!("eject_after = 1\neject_for = \"{eject_for}\"");
+        for (next, most) in [(String::new(), 1), (ejecting("5s"), 5), (ejecting("2h"), 3_600)] {
+            let mut engine = engine(&resolved(&ejecting("1h")));
+            engine.servers.lose(&mut engine.core, 0, "gone", ConnectionLoss::Broken);
+            let next = resolved(&next);
+            let (topology, now) = (next.config.topology().unwrap(), engine.clock.now());
+            let next = engine.announce(next, topology, Arc::default());
+            engine.take_over(next, now);
+            let ConnectionState::Waiting(until) = engine.servers.links[0].state else { panic!("it waits") };
+            let waits = until - now;
+            assert!(Nanos::from_secs(most / 2) < waits && waits <= Nanos::from_secs(most), "{waits}");
+        }
     }
 }

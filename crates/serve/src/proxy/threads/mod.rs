@@ -37,7 +37,7 @@ use std::thread;
 
 use krarup_net::mio::{Poll, Waker};
 use krarup_net::signal::Signals;
-use krarup_net::{Clock, Listener, listen};
+use krarup_net::{Clock, Listener, listen, processors};
 use krarup_record::{Recorder, recorder};
 use krarup_service::Service as _;
 
@@ -48,7 +48,6 @@ use self::network::{FINISHED, LISTENER, RELOAD, RefusedSockets, RequestQueues, S
 use self::queue::Queue;
 use super::events::{ProxyEnd, ProxyNotice};
 use super::listening;
-use crate::processors;
 use crate::proxy::credentials::credentials;
 use krarup_proxy::config::Config;
 use krarup_proxy::core::Core;

@@ -16,7 +16,7 @@ use std::thread;
 
 /// Processors that this process may use, above zero and with a fraction under a quota. What the
 /// system does not say counts as no limit; at least one processor is there.
-pub(crate) fn usable() -> f64 {
+pub fn usable() -> f64 {
     let runs_on = runs_on(rustix::thread::sched_getaffinity(None).map(|cpus| cpus.count()));
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let quota = quota(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"), |path| {
@@ -33,7 +33,7 @@ fn runs_on(said: rustix::io::Result<u32>) -> u32 {
 }
 
 /// Bytes of memory that this process may hold by its control groups; none: there is no limit.
-pub(crate) fn memory() -> Option<f64> {
+pub fn memory() -> Option<f64> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let read = |path: &Path| fs::read_to_string(path).ok();
     memory_limit(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"), read)
