@@ -11,6 +11,8 @@
 //! - `HEADROOM_MINUTES`: for how many each level is watched; 1 otherwise. What an answer found of
 //!   the servers is remembered by the next.
 //! - `HEADROOM_KEPT`: how many visits the books keep; as many as a loop's otherwise.
+//! - `HEADROOM_LOOPS`: through how many event loops the traffic goes; one otherwise. Kinds whose
+//!   loop is full first are left out where there are several.
 
 #![allow(clippy::disallowed_methods, reason = "it measures how long it takes")]
 #![allow(clippy::print_stdout, reason = "the table is what it is run for")]
@@ -33,7 +35,7 @@ mod headroom;
 
 /// How long the truth is looked for.
 const THOROUGH: Effort =
-    Effort { saturation: 200_000, target: 600_000, seconds: 60, kept: KEPT_VISITS, minutes: 1 };
+    Effort { saturation: 200_000, target: 600_000, seconds: 60, kept: KEPT_VISITS, minutes: 1, loops: 1 };
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
@@ -43,14 +45,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let seed = variable("HEADROOM_SEED")?.unwrap_or(JUDGING_SEED);
     let systems = variable("HEADROOM_SYSTEMS")?.unwrap_or(40) as usize;
-    let kinds = match std::env::var("HEADROOM_KINDS") {
+    let mut kinds = match std::env::var("HEADROOM_KINDS") {
         Ok(list) => list.split(',').map(kind_named).collect::<Result<Vec<_>, _>>()?,
         Err(_) => KINDS.iter().map(|(kind, _)| *kind).collect(),
     };
     let kept = variable("HEADROOM_KEPT")?.map_or(KEPT_VISITS, |kept| kept as usize);
     let begin = Instant::now();
     let minutes = variable("HEADROOM_MINUTES")?.map_or(1, |minutes| minutes.max(1) as usize);
-    let effort = Effort { kept, minutes, ..THOROUGH };
+    let loops = variable("HEADROOM_LOOPS")?.map_or(1, |loops| loops.clamp(1, 64) as u16);
+    if loops > 1 {
+        kinds.retain(|kind| !matches!(kind, Kind::Proxy | Kind::Tls));
+    }
+    let effort = Effort { kept, minutes, loops, ..THOROUGH };
     if variable("HEADROOM_CHANGES")?.is_some_and(|asked| asked > 0) {
         let effort = Effort { saturation: 60_000, target: 150_000, seconds: 10, ..effort };
         let mut judged = judge_all(&kinds, seed, systems, |one| watch_changes(one, effort));

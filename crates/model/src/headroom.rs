@@ -31,6 +31,7 @@ mod answer;
 mod changes;
 mod consumers;
 mod contention;
+mod coverage;
 mod fit;
 mod fitted;
 mod judge;

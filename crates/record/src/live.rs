@@ -59,7 +59,9 @@ pub struct LiveVisit {
     pub answered: u32,
     /// From `received` to `replied`.
     pub replied: u32,
-    /// Bytes of the request and its reply, divided evenly among the servers asked.
+    /// Bytes of the request and its reply: of a write all of them, because each server gets the
+    /// whole value, else divided evenly among the servers asked. Zero where
+    /// [`LiveVisit::is_late`]: they are not known.
     pub bytes: u32,
     server: u16,
     lane: u16,
@@ -161,6 +163,11 @@ const fn is_write(operation: Operation) -> bool {
         operation,
         Operation::Get | Operation::MultiGet | Operation::Peek | Operation::List | Operation::Other
     )
+}
+
+/// Whether each server that is asked gets all of it. A `gat` asks each for keys of its own.
+const fn is_copied(operation: Operation) -> bool {
+    is_write(operation) && !matches!(operation, Operation::Gat)
 }
 
 /// An interval of which every visit was kept.
@@ -303,7 +310,8 @@ impl LiveBooks {
         self.arrived(visit.received);
         self.in_second += servers.len().max(1) as u64;
         if self.keeps(visit.replied) {
-            let bytes = (visit.bytes_in + visit.bytes_out) / servers.len().max(1) as u64;
+            let shares = if is_copied(visit.operation) { 1 } else { servers.len().max(1) as u64 };
+            let bytes = (visit.bytes_in + visit.bytes_out) / shares;
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             if servers.is_empty() {
                 let none = ServerVisit::ok(NO_SERVER, visit.taken, visit.taken);
@@ -663,10 +671,23 @@ mod tests {
             .iter()
             .map(|one| (one.server(), one.lane(), one.follows(), one.is_late(), one.bytes))
             .collect();
-        assert_eq!(told, [(0, 0, false, false, 50), (1, 3, true, false, 50), (2, 0, false, true, 0)]);
+        assert_eq!(told, [(0, 0, false, false, 100), (1, 3, true, false, 100), (2, 0, false, true, 0)]);
         assert_eq!(kept[1].answered_at(), Stamp(SECOND + 800));
         assert_eq!(kept[2].answered_at(), Stamp(SECOND + 2_000));
         assert!(kept[0].is_write());
+    }
+
+    #[test]
+    fn a_write_takes_all_its_bytes_to_each_server_and_a_read_its_part_of_them() {
+        use Operation::{Append, Delete, Gat, MultiGet, Set};
+        for (operation, each) in [(Set, 100), (Append, 100), (Delete, 100), (MultiGet, 50), (Gat, 50)] {
+            let mut books = LiveBooks::default();
+            let mut visit = Visit::at(Stamp(SECOND), operation);
+            (visit.bytes_in, visit.bytes_out) = (30, 70);
+            books.finish(&visit, &[0, 1].map(|server| ServerVisit::ok(server, visit.taken, visit.replied)));
+            let kept = books.snapshot(Stamp(2 * SECOND)).visits;
+            assert_eq!(kept.iter().map(|one| one.bytes).collect::<Vec<_>>(), [each; 2], "{operation}");
+        }
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! What a change would do: the fitted system with one thing changed, replayed.
 
+use std::collections::BTreeSet;
+
 use super::answer::{
     Allowance, CapacityEstimate, ChangeEffect, CopyChange, HeadroomChange, HeadroomQuestion, LiveServer,
     ResourceKind, Silence,
 };
 use super::fitted::{COULD_MATTER, First, Fitted};
+use super::kept::{Kept, KeptPart};
 use super::replay::{ReplayServer, TrafficReplay};
 use super::resources::ServerLimit;
 
@@ -41,6 +44,10 @@ pub(super) fn effects(from: &ChangedFrom<'_>, question: &HeadroomQuestion) -> Ve
 
 fn effect(from: &ChangedFrom<'_>, question: &HeadroomQuestion, change: &HeadroomChange) -> ChangeEffect {
     let ChangedFrom { fitted, base, .. } = *from;
+    let copied_behind = match change {
+        HeadroomChange::Replicas(copies) => copied_behind(fitted, *copies),
+        _ => None,
+    };
     let mut replay = fitted.replay_for(from.first);
     let words = fitted.words(change);
     if let HeadroomChange::Traffic(times) = change {
@@ -50,6 +57,9 @@ fn effect(from: &ChangedFrom<'_>, question: &HeadroomQuestion, change: &Headroom
         Ok(after) => after,
         Err(why) => return ChangeEffect { silent: Some(why.into()), ..nothing(words) },
     };
+    if let Some(kept) = &copied_behind {
+        (replay.kept, replay.copies) = (kept, None);
+    }
     // What was full first of what did not change still is.
     let loops = fitted.loops.map_or(f64::INFINITY, |fit| fit.middle);
     let machine = fitted.machine().map(|(resource, fit)| match (resource, change) {
@@ -209,31 +219,102 @@ fn over(after: &[f64], before: &[f64]) -> Vec<f64> {
     after.iter().zip(before).map(times).collect()
 }
 
+/// Reads that a second server is asked for, too, as a share of all reads: what `hedge_budget` is
+/// where nothing else is said.
+const HEDGED: f64 = 0.05;
+
+/// What was kept of what is copied to several servers.
+struct CopiesSeen {
+    /// Parts of reads.
+    reads: f64,
+    /// Parts of writes for which clients waited.
+    awaited: f64,
+    /// Parts for which no client waited: copies, where there is more than hedged reads make.
+    behind: f64,
+    /// Writes.
+    writes: f64,
+}
+
+impl CopiesSeen {
+    /// Of a part that no client waited for it is not known what it is. Nothing is told where hedged
+    /// reads and what goes to servers that clients do not ask, such as a shadow's, may be taken for
+    /// a copy of each write.
+    fn of(kept: &Kept) -> Result<Self, &'static str> {
+        let [mut reads, mut awaited, mut writes] = [0.0_f64; 3];
+        let mut asked = BTreeSet::new();
+        for request in kept.of_clients() {
+            let parts = &kept.parts[request.parts.clone()];
+            asked.extend(parts.iter().map(|part| part.server));
+            match parts.first() {
+                Some(first) if first.is_write => {
+                    (awaited, writes) = (awaited + parts.len() as f64, writes + 1.0);
+                }
+                _ => reads += parts.len() as f64,
+            }
+        }
+        if writes < 30.0 {
+            return Err("no_writes");
+        }
+        let late = || kept.parts.iter().filter(|part| part.is_late);
+        let behind = late().count() as f64;
+        let of_pool = late().filter(|part| asked.contains(&part.server)).count() as f64;
+        let each = |behind: f64| ((awaited + behind) / writes).round() as usize;
+        if each(behind) != each((of_pool - HEDGED * reads).max(0.0)) {
+            return Err("copies_unseen");
+        }
+        Ok(Self { reads, awaited, behind, writes })
+    }
+
+    /// Copies of a write for which no client waits.
+    fn behind_each(&self) -> f64 {
+        self.behind / self.writes
+    }
+}
+
 /// How many times as much each server has to do with one copy more or fewer: of the parts that it
 /// has, the writes' are as many more as there are copies. Which servers would hold them is not
 /// looked at, nor that reads have one more to choose from.
 fn copies(fitted: &Fitted<'_>, change: CopyChange) -> Result<f64, &'static str> {
-    let (mut reads, mut writes, mut requests) = (0.0, 0.0, 0.0);
-    for request in fitted.kept.of_clients() {
-        let parts = &fitted.kept.parts[request.parts.clone()];
-        match parts.first() {
-            Some(first) if first.is_write => {
-                (writes, requests) = (writes + parts.len() as f64, requests + 1.0);
-            }
-            _ => reads += parts.len() as f64,
-        }
-    }
-    if requests < 30.0 {
-        return Err("no_writes");
-    }
-    let now = writes / requests;
+    let seen = CopiesSeen::of(&fitted.kept)?;
+    let written = seen.awaited + seen.behind;
+    let now = written / seen.writes;
     let then = match change {
         CopyChange::More if now + 0.5 > used(fitted).len() as f64 => return Err("no_server_for_a_copy"),
         CopyChange::More => now + 1.0,
         CopyChange::Fewer if now < 1.5 => return Err("only_one_copy"),
         CopyChange::Fewer => now - 1.0,
     };
-    Ok((reads + writes * then / now) / (reads + writes))
+    Ok((seen.reads + written * then / now) / (seen.reads + written))
+}
+
+/// What was kept, with one copy of each write more or fewer among those that no client waits for;
+/// none where clients wait for all.
+fn copied_behind(fitted: &Fitted<'_>, change: CopyChange) -> Option<Kept> {
+    let each = CopiesSeen::of(&fitted.kept).ok()?.behind_each();
+    if each < 0.5 {
+        return None;
+    }
+    let (mut kept, used) = (fitted.kept.clone(), used(fitted));
+    let mut due = 0.0;
+    for request in kept.requests.iter_mut().filter(|one| one.late && !one.parts.is_empty()) {
+        // Of several copies of a write one.
+        due += 1.0 / each;
+        if due < 1.0 {
+            continue;
+        }
+        due -= 1.0;
+        request.parts = match change {
+            CopyChange::Fewer => 0..0,
+            CopyChange::More => {
+                let part = kept.parts[request.parts.start];
+                let next = used.iter().position(|&server| server == part.server).map_or(0, |place| place + 1);
+                let first = kept.parts.len();
+                kept.parts.extend([part, KeptPart { server: used[next % used.len()], ..part }]);
+                first..first + 2
+            }
+        };
+    }
+    Some(kept)
 }
 
 /// The servers that get something. One that gets nothing, as after a change of the configuration,
@@ -339,7 +420,44 @@ fn slowest(fitted: &Fitted<'_>) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use krarup_record::{LiveBooks, Operation, ServerVisit, Visit};
+    use krarup_units::Stamp;
+
+    use super::super::answer::LiveSystem;
+    use super::super::kept::kept;
     use super::*;
+
+    /// Nine reads for each write, one request each millisecond, and a part that no client waits for
+    /// beside some of them.
+    fn copies_of_writes(is_beside: fn(u64) -> bool) -> Result<f64, &'static str> {
+        const EACH: u64 = 1_000_000;
+        let mut books = LiveBooks::default();
+        for number in 0..20_000_u64 {
+            let at = Stamp((1_000 + number) * EACH);
+            let operation = if number.is_multiple_of(10) { Operation::Set } else { Operation::Get };
+            let mut visit = Visit::at(at, operation);
+            visit.replied = Stamp(at.0 + EACH / 10);
+            let server = (number / 10 % 2) as u16;
+            books.finish(&visit, &[ServerVisit::ok(server, at, visit.replied)]);
+            if is_beside(number) {
+                books.late(&ServerVisit::ok(1 - server, at, Stamp(at.0 + EACH / 5)));
+            }
+        }
+        let seen = books.snapshot(Stamp(21_000 * EACH));
+        let system = LiveSystem::of(["a", "b"].map(str::to_owned));
+        let seen = CopiesSeen::of(&kept(&seen, &system, Stamp(0), seen.at))?;
+        Ok((seen.awaited + seen.behind) / seen.writes)
+    }
+
+    #[test]
+    fn hedged_reads_are_no_copies_of_writes() {
+        assert_eq!(copies_of_writes(|_| false), Ok(1.0));
+        let hedged = copies_of_writes(|number| number % 100 == 1).unwrap();
+        assert!((hedged - 1.1).abs() < 0.05, "one read in ninety: {hedged}");
+        assert_eq!(copies_of_writes(|number| number % 14 == 1), Err("copies_unseen"), "one in thirteen");
+        let copied = copies_of_writes(|number| number.is_multiple_of(10)).unwrap();
+        assert!((copied - 2.0).abs() < 0.05, "each write: {copied}");
+    }
 
     #[test]
     fn a_link_that_is_full_before_its_server_stays_so_while_the_server_slows_down_a_little() {

@@ -165,8 +165,10 @@ impl Flow {
         let least = ((self.rate * self.service).floor() as u32).max(1);
         let (mut low, mut high) = (least - 1, least);
         while late(high) > allowed {
-            low = high;
-            high = high.checked_mul(2).filter(|&high| high <= MOST_WORKERS)?;
+            if high >= MOST_WORKERS {
+                return None;
+            }
+            (low, high) = (high, MOST_WORKERS.min(2 * high));
         }
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -321,6 +323,19 @@ mod tests {
             }
             workers
         }
+    }
+
+    /// Some hundreds more than the load suffice, also where twice the load would be too many.
+    #[test]
+    fn a_load_of_more_than_half_of_the_most_workers_has_its_number() {
+        let needed = |rate: f64| {
+            let exponential =
+                Flow { rate, service: 10.0, gap_variation: 1.0, service_variation: 1.0, rate_variation: 0.0 };
+            exponential.needed(ResponseTarget { quantile: 0.99, seconds: 1.0 })
+        };
+        let workers = needed(6_000.0).unwrap();
+        assert!((60_001..61_000).contains(&workers), "{workers}");
+        assert_eq!(needed(11_000.0), None);
     }
 
     /// How many tubes are told exactly, within one, too few by more than one, and how many have

@@ -28,6 +28,8 @@ const ENOUGH_CERTAIN: usize = 2000;
 /// The answers of one read on one connection.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
+    /// Its connection.
+    lane: u32,
     /// When the read before it on this connection ended; minus infinity where that is not known.
     before: Seconds,
     /// When its first member was sent.
@@ -44,6 +46,8 @@ struct Unit {
     outstanding: f64,
     /// Connections of the server that were busy then.
     busy_lanes: usize,
+    /// Requests on other connections of the server that came in the gap before it.
+    on_others: f64,
 }
 
 impl Unit {
@@ -69,6 +73,17 @@ impl Unit {
 
     fn found_busy(&self, delay: Seconds) -> bool {
         self.before > self.sent + delay
+    }
+
+    /// As if it had taken so many times as long as it did.
+    fn scaled(&self, delay: Seconds, times: f64) -> Self {
+        let began = self.began(delay);
+        Self { before: began, answered: began + self.effective(delay) * times, ..*self }
+    }
+
+    /// As if its requests had been mean ones.
+    fn as_if_alike(&self, delay: Seconds, requests: &ServiceByRequest) -> Self {
+        self.scaled(delay, self.count / requests.times(&self.asked))
     }
 }
 
@@ -96,9 +111,9 @@ impl StallFit {
 ///
 /// On a connection served first come first served, of which the others' requests come at a rate of
 /// their own, those that came between two of ours are served between these two. So
-/// `E[e | gap] = s + φ · gap`, where the gap is the time between the arrivals of the two, s what the
-/// server needs for ours, and φ the share of its time that others take; whatever the law of s, and
-/// also of those alone that found the connection busy, because what comes in the gap has no
+/// `E[e | gap] = s + φ · gap`, where the gap is the time between the arrivals of the two, s what
+/// the server needs for ours, and φ the share of its time that others take; whatever the law of s,
+/// and also of those alone that found the connection busy, because what comes in the gap has no
 /// influence on that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct OthersWork {
@@ -178,6 +193,11 @@ impl LaneCurve {
         }
     }
 
+    /// How many connections there are.
+    pub(super) fn lanes(&self) -> usize {
+        self.factors.len()
+    }
+
     /// With all busy.
     pub(super) fn last(&self) -> f64 {
         self.factors[self.factors.len() - 1]
@@ -219,6 +239,27 @@ impl LaneCurve {
 fn slowed(busy: f64, processors: f64) -> f64 {
     (busy / processors).max(1.0)
 }
+
+/// Whether these, on the connections of one server, wait in one queue, first come first served.
+///
+/// Between two of one connection are served those of the others that came between them: with k of
+/// these `E[e | k] = s (1 + k)`, whatever the law of s. Where each connection is served by itself,
+/// k changes nothing.
+fn is_one_queue(units: &[Unit], delay: Seconds) -> bool {
+    let row = |unit: &Unit| (unit.count, unit.on_others / unit.count, unit.effective(delay) / unit.count);
+    let Some(slope) = RelativeSlope::of(&units.iter().map(row).collect::<Vec<_>>(), 1.0) else {
+        return false;
+    };
+    let answers: f64 = units.iter().map(|unit| unit.count).sum();
+    let time: f64 = units.iter().map(|unit| unit.effective(delay)).sum();
+    let with_none = time / answers - slope.slope * slope.at;
+    let of_another = slope.slope / with_none.max(1e-12);
+    slope.z > 4.0 && (ONE_QUEUE..1.0 / ONE_QUEUE).contains(&of_another)
+}
+
+/// Another connection's request takes at least this part of what an own one takes where all wait in
+/// one queue, and no more than its inverse.
+const ONE_QUEUE: f64 = 0.8;
 
 /// The processors that the connections share, if that explains the points: to within twice their
 /// standard error and the part of it that a busy connection before or after adds.
@@ -395,6 +436,16 @@ pub(super) fn service_by_request(kept: &Kept, number: usize, parts: &[&KeptPart]
     served.map_or(ServiceByRequest::ALIKE, |served| ServiceByRequest::fit(&served.rows(), served.service).0)
 }
 
+/// Whether a server serves all its connections one after the other.
+pub(super) fn serves_one_queue(kept: &Kept, number: usize, parts: &[&KeptPart]) -> bool {
+    let Some(mut served) = Served::of(kept, number, parts) else { return false };
+    let (requests, _) = ServiceByRequest::fit(&served.rows(), served.service);
+    count_outstanding(kept, number, &mut served.units, served.delay);
+    let alike: Vec<Unit> =
+        served.busy_units().map(|unit| unit.as_if_alike(served.delay, &requests)).collect();
+    is_one_queue(&alike, served.delay)
+}
+
 /// The mean service time of a server, if its requests were those whose mean `requests` are
 /// multiples of, with its relative standard error.
 pub(super) fn speed(
@@ -420,18 +471,12 @@ pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option
     let (requests, bytes) = ServiceByRequest::fit(&served.rows(), service);
     let (jitter, idle) = served.jitter(&requests);
     let (error, seconds) = served.error(service, &requests);
-    // As if each had taken so many times as long as it did.
-    let scaled = |unit: &Unit, times: f64| {
-        let began = unit.began(delay);
-        Unit { before: began, answered: began + unit.effective(delay) * times, ..*unit }
-    };
     let busy: Vec<Unit> = served.busy_units().copied().collect();
-    let alike: Vec<Unit> =
-        busy.iter().map(|unit| scaled(unit, unit.count / requests.times(&unit.asked))).collect();
+    let alike: Vec<Unit> = busy.iter().map(|unit| unit.as_if_alike(delay, &requests)).collect();
     let curve = LaneCurve::through(&by_busy_lanes(&alike, delay), service, kept.lanes[number]);
     // What busy connections explain is not explained by depth again.
     let factor = |unit: &Unit| curve.as_ref().map_or(1.0, |curve| curve.factor(unit.busy_lanes));
-    let alike: Vec<Unit> = alike.iter().map(|unit| scaled(unit, 1.0 / factor(unit))).collect();
+    let alike: Vec<Unit> = alike.iter().map(|unit| unit.scaled(delay, 1.0 / factor(unit))).collect();
     let others = if together > 0.1 { None } else { OthersWork::of(&alike, delay, jitter) };
     let answers = alike.iter().map(|unit| (unit.answered, unit.effective(delay) / unit.count));
     let over_time = speed::over_time(&mut answers.collect::<Vec<_>>());
@@ -441,7 +486,7 @@ pub(super) fn service(kept: &Kept, number: usize, parts: &[&KeptPart]) -> Option
     // Where requests take the less time the more wait, gaps say nothing of others.
     let others = others.filter(|_| contention.z >= -2.5);
     // What is left is the law of a single service.
-    let even: Vec<Unit> = busy.iter().map(|unit| scaled(unit, 1.0 / factor(unit))).collect();
+    let even: Vec<Unit> = busy.iter().map(|unit| unit.scaled(delay, 1.0 / factor(unit))).collect();
     let (law, writes_from) = law(&even, delay, service, &requests, others);
     Some(ServiceFit {
         delay,
@@ -519,6 +564,7 @@ fn units(kept: &Kept, number: usize) -> Vec<Unit> {
                 None => unknown,
             };
             let unit = Unit {
+                lane: part.lane,
                 before,
                 sent: part.sent,
                 last_sent: part.sent,
@@ -529,6 +575,7 @@ fn units(kept: &Kept, number: usize) -> Vec<Unit> {
                 stretch: place,
                 outstanding: 0.0,
                 busy_lanes: 0,
+                on_others: 0.0,
             };
             last = Some((part.lane, unit));
         }
@@ -797,16 +844,22 @@ impl StretchTimes {
     }
 
     fn arrived_by(&self, at: Seconds) -> usize {
-        self.arrived.partition_point(|&one| one <= at)
+        times_by(&self.arrived, at)
     }
 
     fn answered_by(&self, at: Seconds) -> usize {
-        self.answered.partition_point(|&one| one <= at)
+        times_by(&self.answered, at)
     }
 }
 
-/// Counts what was outstanding at the server when each unit's service began, and on how many
-/// connections. Not at the end of a stretch, where some of it was replied to later.
+/// How many of these times, which are in order, are not after that one.
+fn times_by(times: &[Seconds], at: Seconds) -> usize {
+    times.partition_point(|&one| one <= at)
+}
+
+/// Counts what came on other connections before each unit, and what was outstanding at the server
+/// when its service began, and on how many connections. The latter not at the end of a stretch,
+/// where some of it was replied to later.
 fn count_outstanding(kept: &Kept, number: usize, units: &mut [Unit], delay: Seconds) {
     let mut place = 0;
     while place < units.len() {
@@ -814,10 +867,20 @@ fn count_outstanding(kept: &Kept, number: usize, units: &mut [Unit], delay: Seco
         let end = place + units[place..].partition_point(|one| one.stretch == stretch_place);
         let stretch = &kept.stretches[stretch_place];
         let times = StretchTimes::of(kept, stretch, number, delay);
+        let mut by_lane: Vec<Vec<Seconds>> = vec![Vec::new(); kept.lanes[number]];
+        for part in kept.parts_at(stretch, number) {
+            by_lane[part.lane as usize].push((part.sent + delay).min(part.answered));
+        }
+        by_lane.iter_mut().for_each(|arrived| arrived.sort_by(f64::total_cmp));
         let lanes = BusyIntervals::of(kept, stretch, number, delay);
         let longest = kept.parts_at(stretch, number).map(|one| one.answered - one.sent).fold(0.0, f64::max);
         let whole = stretch.to - longest.min(0.25 * (stretch.to - stretch.from));
         for unit in &mut units[place..end] {
+            let (from, to) = (unit.sent_before + delay, unit.last_sent + delay);
+            // What was sent in one write has one stamp, and may be answered one by one.
+            let between = |arrived: &[Seconds]| times_by(arrived, to).saturating_sub(times_by(arrived, from));
+            let own = between(&by_lane[unit.lane as usize]);
+            unit.on_others = between(&times.arrived).saturating_sub(own) as f64;
             let began = unit.began(delay);
             if began < whole {
                 let outstanding = times.arrived_by(began).saturating_sub(times.answered_by(began));
@@ -996,4 +1059,47 @@ fn stops_with_a_period(units: &[Unit], delay: Seconds, service: Seconds) -> bool
         });
         (sine * sine + cosine * cosine) / count as f64 > 5.7
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kept::KeptRequest;
+    use super::*;
+
+    #[test]
+    fn what_one_write_sent_on_a_connection_has_not_come_on_another() {
+        // On the first connection one request, and then three in one write; on the second one two
+        // that come between.
+        let sent = [(0, 0.0), (1, 1.0), (1, 2.0), (0, 3.0), (0, 3.0), (0, 3.0)];
+        let mut kept = Kept { lanes: vec![2], ..Kept::default() };
+        for (place, (lane, sent)) in sent.into_iter().enumerate() {
+            let answered = 10.0 + place as f64;
+            kept.parts.push(KeptPart {
+                server: 0,
+                lane,
+                sent,
+                answered,
+                bytes: 0.0,
+                is_write: false,
+                is_late: false,
+                in_loop: lane as u16,
+            });
+            kept.requests.push(KeptRequest {
+                received: sent,
+                response: answered - sent,
+                replied: answered,
+                hold: answered - sent,
+                waited: false,
+                own: 0.0,
+                parts: place..place + 1,
+                late: false,
+                in_loop: lane as u16,
+            });
+        }
+        kept.stretches.push(KeptStretch { from: 0.0, to: 20.0, requests: 0..sent.len() });
+        let mut units = units(&kept, 0);
+        count_outstanding(&kept, 0, &mut units, 0.5);
+        let first = units.iter().filter(|unit| unit.lane == 0);
+        assert_eq!(first.map(|unit| unit.on_others).collect::<Vec<_>>(), [2.0, 0.0, 0.0]);
+    }
 }

@@ -52,7 +52,7 @@ pub fn judge_remembering(
     answer.resources = system.allowances.iter().map(of_allowance).collect();
     answer.silent.extend(system.store_takes_nothing.then_some(Silence::StoreTakesNothing));
     let (from, changed) = since_when(snapshot, system);
-    let kept = kept(snapshot, system, from, snapshot.at);
+    let kept = server_fit::seen(snapshot, system, from, snapshot.at);
     let clients = kept.of_clients().count();
     let Some(traffic) = SeenTraffic::of(&kept) else {
         answer.silent.push(if changed { Silence::ChangedJustNow } else { Silence::ShortTime });
@@ -153,10 +153,11 @@ impl Block {
     fn of(
         snapshot: &LiveSnapshot,
         system: &LiveSystem,
-        requests: &[ServiceByRequest],
+        (requests, one_queues): (&[ServiceByRequest], &[usize]),
         (from, to): (u64, u64),
     ) -> Self {
-        let kept = kept(snapshot, system, Stamp(from), Stamp(to));
+        let mut kept = kept(snapshot, system, Stamp(from), Stamp(to));
+        kept.join_connections(one_queues);
         let queue = |server: usize| system.servers[server].queue;
         let service = |server: usize| server_fit::speed(&kept, server, queue(server), &requests[server]);
         let alone = |server: usize| server_fit::alone(&kept, server, queue(server), &requests[server]);
@@ -202,16 +203,19 @@ fn since_when(snapshot: &LiveSnapshot, system: &LiveSystem) -> (Stamp, bool) {
     let step = ((span / 6.0).clamp(6.0, BLOCK) * 1e9) as u64;
     let mut start = end - step;
     // What is asked may change while the servers' speed does not.
-    let whole = kept(snapshot, system, Stamp(begin), Stamp(end));
+    let mut whole = kept(snapshot, system, Stamp(begin), Stamp(end));
+    let one_queues = server_fit::one_queues(&whole, system);
+    whole.join_connections(&one_queues);
     let requests = system.servers.iter().enumerate();
     let requests: Vec<ServiceByRequest> =
         requests.map(|(server, known)| server_fit::service_by_request(&whole, server, known.queue)).collect();
-    let mut blocks = vec![Block::of(snapshot, system, &requests, (start, end))];
+    let block = |from, to| Block::of(snapshot, system, (&requests, &one_queues), (from, to));
+    let mut blocks = vec![block(start, end)];
     let mut change = None;
     // What changed within the first block hides in it.
-    let newest = Block::of(snapshot, system, &requests, (end - step / 3, end));
+    let newest = block(end - step / 3, end);
     while start >= begin + step {
-        let older = Block::of(snapshot, system, &requests, (start - step, start));
+        let older = block(start - step, start);
         if blocks[0].is_slower(&older).is_some() {
             // The change may lie within the block after it.
             change.get_or_insert((start + step).min(end - step));

@@ -1,5 +1,5 @@
 //! A snapshot's visits as the estimator reads them: requests with their parts, in seconds from the
-//! first stretch, for a range of stretches.
+//! first stretch, for a range of stretches of which is known what all loops did.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -9,6 +9,7 @@ use krarup_record::{LiveSnapshot, LiveVisit, LoopWindow};
 use krarup_units::{Seconds, Stamp};
 
 use super::answer::{LiveSystem, ProvenRate};
+use super::coverage;
 
 /// One server's part of a request.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,7 @@ pub(super) struct KeptPart {
     pub(super) is_write: bool,
     /// Whether no client waited for it: of its request neither operation nor bytes are known.
     pub(super) is_late: bool,
+    pub(super) in_loop: u16,
 }
 
 /// A request, or an answer that no client waited for.
@@ -41,14 +43,14 @@ pub(super) struct KeptRequest {
     pub(super) parts: Range<usize>,
     /// Whether no client waited for it.
     pub(super) late: bool,
+    pub(super) in_loop: u16,
 }
 
-/// An interval of one loop of which every request was kept.
+/// An interval of which every request of every loop was kept.
 #[derive(Clone, Debug)]
 pub(super) struct KeptStretch {
     pub(super) from: Seconds,
     pub(super) to: Seconds,
-    pub(super) in_loop: u16,
     pub(super) requests: Range<usize>,
 }
 
@@ -60,6 +62,8 @@ pub(super) struct Kept {
     pub(super) parts: Vec<KeptPart>,
     /// Connections seen to each server.
     pub(super) lanes: Vec<usize>,
+    /// Servers that serve all their connections one after the other: these count as one.
+    pub(super) joined: Vec<usize>,
     /// Requests that arrived in each slot of [`SLOT`], from the first stretch on.
     pub(super) arrivals: Vec<f64>,
     /// What loops used.
@@ -81,64 +85,58 @@ pub(super) fn counted(snapshot: &LiveSnapshot) -> impl Iterator<Item = &VisitStr
     snapshot.stretches.iter().filter(counted)
 }
 
-/// Those of them that lie within `from..to`.
+/// The entries of one request, or of an answer that no client waited for.
+struct RequestVisits<'a> {
+    /// Which interval it ended in.
+    interval: usize,
+    /// When its reply had left; of a longer response time, not before its stretch began.
+    ended: Stamp,
+    /// When that stretch began.
+    begun: Stamp,
+    in_loop: u16,
+    visits: &'a [LiveVisit],
+}
+
+/// The requests of these stretches that ended within the intervals, in the order in which they did.
+fn in_order<'a>(
+    snapshot: &'a LiveSnapshot,
+    stretches: &[&VisitStretch],
+    intervals: &[(Stamp, Stamp)],
+) -> Vec<RequestVisits<'a>> {
+    let mut all = Vec::new();
+    for &&VisitStretch { in_loop, first, count, from, .. } in stretches {
+        let visits = &snapshot.visits[first..first + count];
+        all.extend(visits.chunk_by(|_, next| next.follows()).filter_map(|visits| {
+            let ended = visits[0].replied_at().max(from);
+            let interval = intervals.partition_point(|one| one.0 <= ended).checked_sub(1)?;
+            let one = RequestVisits { interval, ended, begun: from, in_loop, visits };
+            // A stretch that was cut short ends with its last reply.
+            (ended <= intervals[interval].1).then_some(one)
+        }));
+    }
+    all.sort_by_key(|one| one.ended);
+    all
+}
+
+/// What was kept of the stretches that lie within `from..to`.
 pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to: Stamp) -> Kept {
     let within = |one: &&VisitStretch| one.from >= from && one.from < to && one.to.0 <= to.0;
-    let mut chosen: Vec<&VisitStretch> = counted(snapshot).filter(within).collect();
-    // Loop by loop, so that the requests of stretches that join stand together.
-    chosen.sort_by_key(|one| (one.in_loop, one.from));
-    let Some(origin) = chosen.iter().map(|one| one.from).min() else { return Kept::default() };
-    let origin = origin.max(snapshot.first_slot);
+    let chosen: Vec<&VisitStretch> = counted(snapshot).filter(within).collect();
+    let intervals = coverage::of_all_loops(snapshot, &chosen);
+    let Some(&(begin, _)) = intervals.first() else { return Kept::default() };
+    let origin = begin.max(snapshot.first_slot);
     let at = |stamp: Stamp| (stamp.0 as f64 - origin.0 as f64) / 1e9;
     let mut kept = Kept { lanes: vec![0; system.servers.len()], ..Kept::default() };
     let mut lanes: HashMap<(usize, u16, u16), u32> = HashMap::new();
-    for stretch in chosen {
+    let mut ended = in_order(snapshot, &chosen, &intervals).into_iter().peekable();
+    for (interval, &(from, to)) in intervals.iter().enumerate() {
         let first = kept.requests.len();
-        let request = |visit: &LiveVisit, parts: Range<usize>| {
-            request(visit, (at(visit.received), at(stretch.from)), parts)
-        };
-        for visit in &snapshot.visits[stretch.first..stretch.first + stretch.count] {
-            if visit.asked_no_server() {
-                kept.requests.push(request(visit, kept.parts.len()..kept.parts.len()));
-                continue;
-            }
-            if visit.server() >= system.servers.len() {
-                continue;
-            }
-            let seen = &mut kept.lanes[visit.server()];
-            let lane = *lanes.entry((visit.server(), stretch.in_loop, visit.lane())).or_insert_with(|| {
-                *seen += 1;
-                *seen as u32 - 1
-            });
-            let part = KeptPart {
-                server: visit.server(),
-                lane,
-                sent: at(visit.sent_at()),
-                answered: at(visit.answered_at()),
-                bytes: f64::from(visit.bytes),
-                is_write: visit.is_write() && !visit.is_late(),
-                is_late: visit.is_late(),
-            };
-            kept.parts.push(part);
-            if visit.follows() && kept.requests.len() > first {
-                kept.requests.last_mut().expect("it follows one").parts.end = kept.parts.len();
-            } else {
-                let parts = kept.parts.len() - 1..kept.parts.len();
-                kept.requests.push(request(visit, parts));
-            }
+        while let Some(one) = ended.next_if(|one| one.interval == interval) {
+            kept.push(&one, at, &mut lanes);
         }
-        let last = kept.stretches.last_mut();
-        match last.filter(|last| last.in_loop == stretch.in_loop && last.to >= at(stretch.from)) {
-            // Nothing is missing between the two: one stretch.
-            Some(last) => (last.to, last.requests.end) = (at(stretch.to), kept.requests.len()),
-            None => kept.stretches.push(KeptStretch {
-                from: at(stretch.from).max(0.0),
-                to: at(stretch.to),
-                in_loop: stretch.in_loop,
-                requests: first..kept.requests.len(),
-            }),
-        }
-        kept.span = kept.span.max(at(stretch.to));
+        let requests = first..kept.requests.len();
+        kept.stretches.push(KeptStretch { from: at(from).max(0.0), to: at(to), requests });
+        kept.span = kept.span.max(at(to));
     }
     for request in &mut kept.requests {
         let parts = &kept.parts[request.parts.clone()];
@@ -158,7 +156,12 @@ pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to
     kept
 }
 
-fn request(visit: &LiveVisit, (received, begun): (Seconds, Seconds), parts: Range<usize>) -> KeptRequest {
+fn request(
+    visit: &LiveVisit,
+    (received, begun): (Seconds, Seconds),
+    parts: Range<usize>,
+    in_loop: u16,
+) -> KeptRequest {
     let seconds = |nanos: u32| f64::from(nanos) / 1e9;
     let response = seconds(visit.replied);
     KeptRequest {
@@ -170,6 +173,7 @@ fn request(visit: &LiveVisit, (received, begun): (Seconds, Seconds), parts: Rang
         own: 0.0,
         parts,
         late: visit.is_late(),
+        in_loop,
     }
 }
 
@@ -185,6 +189,38 @@ const ENOUGH_WAITED: (usize, usize) = (300, 6);
 const NEARLY_A_SECOND: Seconds = 0.9;
 
 impl Kept {
+    /// Adds a request with its parts; nothing of one whose servers are no longer there.
+    fn push(
+        &mut self,
+        ended: &RequestVisits<'_>,
+        at: impl Fn(Stamp) -> Seconds,
+        lanes: &mut HashMap<(usize, u16, u16), u32>,
+    ) {
+        let &RequestVisits { begun, in_loop, visits, .. } = ended;
+        let first = self.parts.len();
+        for visit in visits.iter().filter(|one| !one.asked_no_server()) {
+            let Some(seen) = self.lanes.get_mut(visit.server()) else { continue };
+            let lane = *lanes.entry((visit.server(), in_loop, visit.lane())).or_insert_with(|| {
+                *seen += 1;
+                *seen as u32 - 1
+            });
+            self.parts.push(KeptPart {
+                server: visit.server(),
+                lane,
+                sent: at(visit.sent_at()),
+                answered: at(visit.answered_at()),
+                bytes: f64::from(visit.bytes),
+                is_write: visit.is_write() && !visit.is_late(),
+                is_late: visit.is_late(),
+                in_loop,
+            });
+        }
+        let parts = first..self.parts.len();
+        if !parts.is_empty() || visits[0].asked_no_server() {
+            self.requests.push(request(&visits[0], (at(visits[0].received), at(begun)), parts, in_loop));
+        }
+    }
+
     /// The requests for which a client waited.
     pub(super) fn of_clients(&self) -> impl Iterator<Item = &KeptRequest> + Clone {
         self.requests.iter().filter(|one| !one.late)
@@ -203,8 +239,20 @@ impl Kept {
         (all, mean(waited.iter().map(|one| one.hold)) / all.max(1e-12))
     }
 
+    /// The connections of these servers, which serve them one after the other, count as one.
+    pub(super) fn join_connections(&mut self, servers: &[usize]) {
+        for part in self.parts.iter_mut().filter(|part| servers.contains(&part.server)) {
+            part.lane = 0;
+        }
+        servers.iter().for_each(|&server| self.lanes[server] = self.lanes[server].min(1));
+        self.joined.extend(servers);
+    }
+
     /// Connections to a server: as many as there are by configuration, or were seen.
     pub(super) fn lanes_to(&self, server: usize, system: &LiveSystem) -> f64 {
+        if self.joined.contains(&server) {
+            return 1.0;
+        }
         self.lanes[server].max(usize::from(system.lanes.unwrap_or(1))) as f64
     }
 
@@ -262,15 +310,14 @@ impl Kept {
         self.client_time().filter(|_| requests > 0.0).map(|(there, waited)| (there - waited) / requests)
     }
 
-    /// Loops of which stretches were kept; one at the least.
+    /// Loops of which requests were kept; one at the least.
     pub(super) fn loops(&self) -> u16 {
-        self.stretches.iter().map(|one| one.in_loop).max().map_or(1, |last| last + 1)
+        self.requests.iter().map(|one| one.in_loop).max().map_or(1, |last| last + 1)
     }
 
-    /// Time that the stretches of one loop cover, averaged over the loops that have any.
+    /// Time that the stretches cover.
     pub(super) fn covered(&self) -> Seconds {
-        let loops: BTreeSet<u16> = self.stretches.iter().map(|one| one.in_loop).collect();
-        self.stretches.iter().map(|one| one.to - one.from).sum::<f64>() / loops.len().max(1) as f64
+        self.stretches.iter().map(|one| one.to - one.from).sum()
     }
 
     /// Requests a second of all loops, those that were not kept and quiet seconds among them.
@@ -292,8 +339,8 @@ impl Kept {
             counts[usize::from(one.in_loop)] += one.requests as f64;
         }
         if counts.iter().sum::<f64>() == 0.0 {
-            for one in &self.stretches {
-                counts[usize::from(one.in_loop)] += one.requests.len() as f64;
+            for one in &self.requests {
+                counts[usize::from(one.in_loop)] += 1.0;
             }
         }
         let all = counts.iter().sum::<f64>().max(1.0);

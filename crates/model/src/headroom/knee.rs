@@ -12,8 +12,8 @@ use super::answer::{HeadroomQuestion, LiveSystem, Silence};
 use super::fit::{DEEP, ServiceFit};
 use super::fitted::Fitted;
 use super::judge::judge;
-use super::kept::{kept, mean};
-use super::server_fit::ServerFit;
+use super::kept::mean;
+use super::server_fit::{self, ServerFit};
 use super::traffic::{LATELY, SeenTraffic};
 
 /// How far it is looked back.
@@ -62,7 +62,7 @@ pub fn workers_wanted(
         return Err(*why);
     }
     let from = Stamp(snapshot.at.0.saturating_sub(LOOKED_BACK.0));
-    let kept = kept(snapshot, system, from, snapshot.at);
+    let kept = server_fit::seen(snapshot, system, from, snapshot.at);
     let traffic = SeenTraffic::of(&kept).ok_or(Silence::ShortTime)?;
     let fitted = Fitted::of(kept, traffic, system, &[], SEED);
     let (first, full_at) = fitted.first_server().ok_or(Silence::NoQueueSeen)?;

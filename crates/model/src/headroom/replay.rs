@@ -238,12 +238,15 @@ impl TrafficReplay<'_> {
         let requests = &self.kept.requests;
         let mut arrivals: Vec<Arrival> = Vec::with_capacity(requests.len());
         for stretch in &self.kept.stretches {
-            let received = |place: u32| requests[place as usize].received;
+            let come = |place: u32| (requests[place as usize].in_loop, requests[place as usize].received);
             let mut order: Vec<u32> = (stretch.requests.start as u32..stretch.requests.end as u32).collect();
-            order.sort_by(|a, b| received(*a).total_cmp(&received(*b)));
-            let (mut begun, mut sent) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+            order.sort_by(|a, b| come(*a).0.cmp(&come(*b).0).then(come(*a).1.total_cmp(&come(*b).1)));
+            let (mut begun, mut sent, mut in_loop) = (f64::NEG_INFINITY, f64::NEG_INFINITY, 0);
             for like in order {
                 let request = &requests[like as usize];
+                if request.in_loop != in_loop {
+                    (sent, in_loop) = (f64::NEG_INFINITY, request.in_loop);
+                }
                 let Some(cost) = passes.filter(|_| !request.late) else {
                     arrivals.push(Arrival { at: request.received, like });
                     continue;

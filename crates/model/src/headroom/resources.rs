@@ -1,8 +1,10 @@
 //! At which rate of all traffic each resource is full.
 
+use std::collections::BTreeMap;
+
 use krarup_record::{LoopUse, LoopWindow};
 use krarup_stats::{Regression, USUAL_LEVEL};
-use krarup_units::{Nanos, Seconds};
+use krarup_units::{Nanos, Seconds, Stamp};
 
 use super::answer::{LiveServer, LiveSystem, ServerQueue};
 use super::contention::{ContentionSeen, with_seen_before};
@@ -69,13 +71,26 @@ pub(super) fn servers(kept: &Kept, system: &LiveSystem, before: &[Vec<Contention
         let to_come = courses[number]
             .as_ref()
             .map_or(ToCome::ALIKE, |(series, course)| ToCome::of(series, kept.span, *course, late_from));
-        let parts = kept.parts.iter().filter(|part| part.server == number);
-        let late = parts.filter(|part| late_from.is_none_or(|from| part.sent >= from));
-        let on_link = known.link.map(|rate| mean(late.map(|part| part.bytes)) / rate);
+        let on_link = known.link.map(|rate| mean_bytes(kept, number, late_from) / rate);
         Some(ServerLimit::of(server, fit, known.processors, on_link, to_come))
     };
     let limits = known().zip(&fits).map(limit).collect();
     FittedServers { fits, limits, late_from }
+}
+
+/// Mean bytes of a server's parts, of those sent from then on. Of a part that no client waited for
+/// they are not known: mostly it is the copy of a write, and has as many as the writes there, or
+/// elsewhere where clients wait for none there; without writes as many as a read.
+fn mean_bytes(kept: &Kept, number: usize, from: Option<Seconds>) -> f64 {
+    let sent = kept.parts.iter().filter(|part| from.is_none_or(|from| part.sent >= from));
+    let known = |(is_write, here): (bool, bool)| {
+        let alike = sent.clone().filter(|part| !part.is_late && part.is_write == is_write);
+        mean(alike.filter(|part| !here || part.server == number).map(|part| part.bytes))
+    };
+    let known = [(true, true), (true, false), (false, true), (false, false)].map(known);
+    let of_late = known.into_iter().find(|bytes| *bytes > 0.0).unwrap_or(0.0);
+    let here = sent.filter(|part| part.server == number);
+    mean(here.map(|part| if part.is_late { of_late } else { part.bytes }))
 }
 
 /// When each request was sent to a server and how many mean service times it takes, with the course
@@ -384,20 +399,47 @@ pub(super) fn own_link(kept: &Kept) -> Option<MachineFit> {
     machine(kept, |used| (used.link_busy, used.link_time))
 }
 
-/// Busy share = others' + share per request · rate, by the windows of one loop; `of` is in how much
-/// of the time that there was it worked.
+/// Requests a second of a loop by its windows, which are in the order of time; none where they do
+/// not tell of nearly all of the time. One that has nothing to do sleeps until it is asked, and
+/// has no windows meanwhile.
+fn rate_between(windows: &[&LoopWindow], from: Stamp, to: Stamp) -> Option<f64> {
+    let (first, last) = (windows.first()?, windows.last()?);
+    if last.to.0 + ASLEEP.0 < from.0 || to.0 + ASLEEP.0 < first.from.0 {
+        return Some(0.0);
+    }
+    let first = windows.partition_point(|one| one.to <= from);
+    let within = windows[first..].iter().take_while(|one| one.from < to);
+    let (time, requests) = within.fold((0.0, 0.0), |(time, requests), one| {
+        let overlap = (one.to.min(to).0 - one.from.max(from).0) as f64 / 1e9;
+        (time + overlap, requests + one.requests as f64 * overlap / one.seconds())
+    });
+    (time > NEARLY_ALL * (to.0 - from.0) as f64 / 1e9).then(|| requests / time)
+}
+
+/// Windows that overlap by this part tell of the same time.
+const NEARLY_ALL: f64 = 0.8;
+/// A loop that has requests has windows of a second.
+const ASLEEP: Nanos = Nanos::from_secs(2);
+
+/// Busy share = others' + share per request · rate of all loops, by the windows of the loop that
+/// has most; `of` is in how much of the time that there was the machine worked.
 fn machine(kept: &Kept, of: fn(&LoopUse) -> (Nanos, Nanos)) -> Option<MachineFit> {
-    let all: f64 = kept.windows.iter().map(|one| one.requests as f64).sum();
-    let windows = kept.windows.iter().filter(|one| one.in_loop == 0 && of(&one.used).1.0 > 0);
-    let points: Vec<(f64, f64)> = windows
-        .clone()
-        .map(|one| {
+    let mut by_loop: BTreeMap<u16, Vec<&LoopWindow>> = BTreeMap::new();
+    for one in &kept.windows {
+        by_loop.entry(one.in_loop).or_default().push(one);
+    }
+    let told = by_loop.values().max_by_key(|windows| windows.len())?;
+    let points: Vec<(f64, f64)> = told
+        .iter()
+        .filter(|one| of(&one.used).1.0 > 0)
+        .filter_map(|one| {
+            let rates = by_loop.values().map(|windows| rate_between(windows, one.from, one.to));
             let (busy, time) = of(&one.used);
-            (one.requests as f64 / one.seconds(), busy.0 as f64 / time.0 as f64)
+            Some((rates.sum::<Option<f64>>()?, busy.0 as f64 / time.0 as f64))
         })
         .collect();
-    let own: f64 = windows.map(|one| one.requests as f64).sum();
-    if points.len() < 10 || own < 1_000.0 {
+    let requests: f64 = kept.windows.iter().map(|one| one.requests as f64).sum();
+    if points.len() < 10 || requests < 1_000.0 {
         return None;
     }
     let mut rates: Vec<f64> = points.iter().map(|point| point.0).collect();
@@ -411,11 +453,9 @@ fn machine(kept: &Kept, of: fn(&LoopUse) -> (Nanos, Nanos)) -> Option<MachineFit
     let slope = line.as_ref().and_then(|line| line.coefficients.last());
     let (slope, error) =
         slope.map_or((0.0, f64::INFINITY), |slope| (slope.estimate.value, slope.standard_error));
-    // Of one loop's rate to that of all.
-    let share = own / all.max(1.0);
     let of_a_request = |slope: f64| slope.clamp(LEAST_OF_A_REQUEST * most, most).max(1e-12);
     let others = |slope: f64| (y - of_a_request(slope) * x).max(0.0);
-    let full = |slope: f64| (1.0 - others(slope)).max(0.0) / of_a_request(slope) / share;
+    let full = |slope: f64| (1.0 - others(slope)).max(0.0) / of_a_request(slope);
     let (a, b) = (full(slope - 2.0 * error), full(slope + 2.0 * error));
     let (middle, low) = (full(slope), full(most));
     Some(MachineFit {
@@ -440,8 +480,6 @@ pub(super) fn run_queue(kept: &Kept) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use krarup_units::Stamp;
-
     use super::*;
 
     fn windows(cost: impl Fn(u64) -> (u64, u64)) -> Kept {
@@ -499,6 +537,47 @@ mod tests {
         assert_eq!(alike.least_others, 0.0, "all of it may come with requests");
         kept.windows.iter_mut().for_each(|one| one.used.machine_time = Nanos::ZERO);
         assert_eq!(processors(&kept), None);
+    }
+
+    #[test]
+    fn what_all_loops_ask_is_no_others_work() {
+        // Four loops whose rates rise and fall at other times, 200 µs of the machine a request.
+        let rate = |second: u64, in_loop: u64| 1_000 + 300 * ((second + 3 * in_loop) % 7);
+        let mut kept = windows(|requests| (requests, requests));
+        kept.windows = (0..4)
+            .flat_map(|in_loop| (0..40).map(move |second| (in_loop, second)))
+            .map(|(in_loop, second)| LoopWindow {
+                in_loop: in_loop as u16,
+                requests: rate(second, in_loop),
+                used: LoopUse {
+                    machine_time: Nanos::from_secs(2),
+                    machine_busy: Nanos((0..4).map(|one| 200_000 * rate(second, one)).sum()),
+                    ..LoopUse::default()
+                },
+                ..kept.windows[second as usize]
+            })
+            .collect();
+        let fit = processors(&kept).unwrap();
+        assert!((fit.middle / 10_000.0 - 1.0).abs() < 0.001 && fit.others < 0.001, "{fit:?}");
+        // One that has no clients says nothing else.
+        kept.windows.iter_mut().filter(|one| one.in_loop == 0).for_each(|one| one.requests = 0);
+        let asked = |kept: &Kept, second: usize| -> u64 {
+            kept.windows
+                .iter()
+                .filter(|one| one.from.0 == second as u64 * 1_000_000_000)
+                .map(|one| one.requests)
+                .sum()
+        };
+        // Nor one that sleeps, and has no windows, from then on.
+        for sleeps_from in [40, 20] {
+            kept.windows.retain(|one| one.in_loop != 3 || one.from.0 < sleeps_from * 1_000_000_000);
+            let busy: Vec<u64> = (0..40).map(|second| 200_000 * asked(&kept, second)).collect();
+            for one in &mut kept.windows {
+                one.used.machine_busy = Nanos(busy[(one.from.0 / 1_000_000_000) as usize]);
+            }
+            let fit = processors(&kept).unwrap();
+            assert!((fit.middle / 10_000.0 - 1.0).abs() < 0.001 && fit.others < 0.001, "{fit:?}");
+        }
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use krarup_units::Seconds;
+use krarup_record::LiveSnapshot;
+use krarup_units::{Seconds, Stamp};
 
-use super::answer::ServerQueue;
+use super::answer::{LiveServer, LiveSystem, ServerQueue};
 use super::fit::{self, ServiceFit};
-use super::kept::{Kept, KeptPart, mean};
+use super::kept::{self, Kept, KeptPart, mean};
 use super::service_by_request::ServiceByRequest;
 use super::stores::{self, GatheredFit};
 
@@ -15,7 +16,7 @@ use super::stores::{self, GatheredFit};
 pub(super) struct ServerFit {
     /// Parts sent to it per request of all traffic, at the rate at which it is full.
     pub(super) share: f64,
-    /// Connections to it.
+    /// Connections to it; where those that are busy slow each other down, those that were used.
     pub(super) lanes: f64,
     /// Where there are several, those that were used one after the other, of each loop, with its
     /// share of the traffic: clients that share them out evenly leave shorter queues than chance
@@ -70,6 +71,9 @@ pub(super) fn server(kept: &Kept, number: usize, lanes: f64, queue: ServerQueue)
     if !is_fitted && is_found_so && parts.len() >= FEWEST {
         most_busy = most_busy.min(fit::share_found_busy(kept, number, &parts));
     }
+    // Connections that slow each other down are as many as were used.
+    let curve = fit.as_ref().and_then(|fit| fit.by_busy_lanes.as_ref());
+    let lanes = curve.map_or(lanes, |curve| curve.lanes() as f64);
     ServerFit { share, lanes, lane_order, busiest_lane, round_trip, fit, gathered, most_busy }
 }
 
@@ -94,7 +98,9 @@ fn lane_order(kept: &Kept, number: usize) -> Vec<(Vec<u32>, f64)> {
     for stretch in &kept.stretches {
         let mut parts: Vec<_> = kept.parts_at(stretch, number).collect();
         parts.sort_by(|a, b| a.sent.total_cmp(&b.sent));
-        by_loop[usize::from(stretch.in_loop)].0.extend(parts.iter().map(|part| part.lane));
+        for part in parts {
+            by_loop[usize::from(part.in_loop)].0.push(part.lane);
+        }
     }
     by_loop
 }
@@ -110,6 +116,25 @@ fn busiest_lane(by_loop: &[(Vec<u32>, f64)], lanes: f64) -> f64 {
         lanes * share / used.max(of_a_loop)
     });
     each.fold(1.0, f64::max)
+}
+
+/// What was kept of a range, with the connections of servers that serve them one after the other as
+/// one.
+pub(super) fn seen(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to: Stamp) -> Kept {
+    let mut kept = kept::kept(snapshot, system, from, to);
+    kept.join_connections(&one_queues(&kept, system));
+    kept
+}
+
+/// The servers that serve all their connections one after the other.
+pub(super) fn one_queues(kept: &Kept, system: &LiveSystem) -> Vec<usize> {
+    let servers = system.servers.iter().enumerate();
+    let is_one = |(number, known): &(usize, &LiveServer)| {
+        let parts = parts_of(kept, *number);
+        let may_be = known.queue == ServerQueue::EachConnection && kept.lanes.get(*number) > Some(&1);
+        may_be && parts.len() >= FEWEST && fit::serves_one_queue(kept, *number, &parts)
+    };
+    servers.filter(is_one).map(|(number, _)| number).collect()
 }
 
 /// How the service times of a server depend on what is asked; alike where requests do not wait for

@@ -242,6 +242,7 @@ mod tests {
                     bytes: 0.0,
                     is_write: true,
                     is_late: false,
+                    in_loop: 0,
                 });
                 kept.requests.push(KeptRequest {
                     received: sent,
@@ -252,11 +253,12 @@ mod tests {
                     own: 0.0,
                     parts: at..at + 1,
                     late: false,
+                    in_loop: 0,
                 });
             }
         }
         let requests = 0..kept.requests.len();
-        kept.stretches.push(KeptStretch { from: 0.0, to: 1e9, in_loop: 0, requests });
+        kept.stretches.push(KeptStretch { from: 0.0, to: 1e9, requests });
         kept
     }
 

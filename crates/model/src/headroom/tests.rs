@@ -105,6 +105,91 @@ fn the_connection_of_the_loop_with_the_most_traffic_is_full_first() {
     assert!((12_000.0..14_500.0).contains(&full_at), "{full_at}");
 }
 
+/// Constant service times at servers that each have one queue for the connections of two loops.
+struct TwoLoops {
+    /// Visits that a loop keeps of a second; any more are left out.
+    kept_a_second: usize,
+    services: Vec<f64>,
+    seconds: f64,
+}
+
+impl TwoLoops {
+    /// At a time, of each loop, with the server that its requests go to.
+    fn run(
+        &self,
+        rates: [fn(f64) -> f64; 2],
+        server_of: impl Fn(usize, f64) -> usize,
+        seed: u64,
+    ) -> LiveSnapshot {
+        let mut random = RandomStream::named(seed, 0, &["two loops"]);
+        let mut loops = [(), ()].map(|()| LiveBooks::new(64 * self.kept_a_second));
+        let mut free = vec![0.0; self.services.len()];
+        let mut next = [1.0, 1.0].map(|now| now + random.draw(&rand_distr::Exp1) / 1e3);
+        let mut done: Vec<(f64, f64, usize, usize)> = Vec::new();
+        loop {
+            let number = usize::from(next[1] < next[0]);
+            let now = next[number];
+            if now > self.seconds {
+                break;
+            }
+            next[number] += random.draw(&rand_distr::Exp1) / rates[number](now);
+            let server = server_of(number, random.fraction());
+            free[server] = f64::max(now + 50e-6, free[server]) + self.services[server];
+            done.push((free[server] + 50e-6, now, number, server));
+        }
+        done.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut second = 1.0;
+        for (answered, sent, number, server) in done {
+            while second < answered {
+                loops.iter_mut().for_each(|books| books.loop_use(moment(second), LoopUse::default()));
+                second += 1.0;
+            }
+            let mut visit = Visit::at(moment(sent), Operation::Get);
+            visit.replied = moment(answered);
+            visit.bytes_out = 100;
+            loops[number].finish(&visit, &[ServerVisit::ok(server as u16, visit.received, visit.replied)]);
+        }
+        let [mut all, other] = loops.map(|books| books.snapshot(moment(self.seconds)));
+        all.merge(&other);
+        all
+    }
+}
+
+/// A server with one thread does 2,000 requests a second, also where each loop sees a half of its
+/// work alone.
+#[test]
+fn loops_that_wait_for_one_server_do_not_each_have_their_own() {
+    let servers = TwoLoops { kept_a_second: 768, services: vec![500e-6], seconds: 61.0 };
+    let half = |now: f64| 600.0 + 150.0 * (now / 10.0).sin();
+    let seen = servers.run([half, half], |_, _| 0, 3);
+    // Also where there are six loops more that have no clients.
+    for lanes in [None, Some(8)] {
+        let system = LiveSystem { lanes, ..one() };
+        let answer = judge(&seen, &system, &HeadroomQuestion { target: None, ..asked(1.0) });
+        // How many connections were busy when a service began says not all of how many are
+        // meanwhile.
+        let saturation = answer.saturation_per_s.unwrap();
+        assert!((saturation / 2_000.0 - 1.0).abs() < 0.15, "{answer:?}");
+        let capacity = answer.capacity_per_s.unwrap();
+        assert!(capacity.low < 2_000.0 && capacity.high > 2_000.0, "{answer:?}");
+    }
+}
+
+/// The first loop has ten times as many requests, of which it can keep a tenth. Its server a is
+/// full at 10,000 of them.
+#[test]
+fn a_request_counts_alike_in_each_loop_however_many_it_keeps() {
+    let servers = TwoLoops { kept_a_second: 300, services: vec![100e-6, 100e-6], seconds: 61.0 };
+    let rates: [fn(f64) -> f64; 2] = [|now| 6_000.0 + 800.0 * (now / 10.0).sin(), |_| 600.0];
+    let seen = servers.run(rates, |number, _| number, 3);
+    let system = LiveSystem::of(["a", "b"].map(str::to_owned));
+    let answer = judge(&seen, &system, &HeadroomQuestion { target: None, ..asked(1.0) });
+    let first = answer.resources.iter().find(|one| one.name == "a").unwrap();
+    let full_at = first.full_at_per_s.unwrap();
+    assert!((full_at / 11_000.0 - 1.0).abs() < 0.1, "{answer:?}");
+    assert!((answer.saturation_per_s.unwrap() / 11_000.0 - 1.0).abs() < 0.1, "{answer:?}");
+}
+
 /// What the quiet loop kept is older than all that is known of the other.
 #[test]
 fn a_loop_that_was_asked_hours_ago_changes_nothing_that_is_said_of_the_other() {
@@ -799,7 +884,7 @@ fn snapshot_of(mut done: Vec<DoneRequest>) -> LiveSnapshot {
             second += 1.0;
         }
         let mut visit = Visit::at(moment(came), operation);
-        visit.replied = moment(end);
+        (visit.replied, visit.bytes_in) = (moment(end), 1_000);
         let part = |&(server, end): &(u16, f64)| ServerVisit::ok(server, moment(came), moment(end));
         books.finish(&visit, &parts.iter().map(part).collect::<Vec<_>>());
     }
@@ -1095,4 +1180,78 @@ fn what_has_no_upper_bound_is_read_back_as_it_was_written() {
     assert!(text.contains(r#""high":null"#), "{text}");
     let read: (CapacityEstimate, ModelCheck) = serde_json::from_str(&text).unwrap();
     assert_eq!(read, (estimate, check));
+}
+
+/// Writes of a thousand bytes to as many of three servers as there are copies; clients wait for the
+/// first.
+fn copied_behind(rate: fn(f64) -> f64, copies: usize, seed: u64) -> LiveSnapshot {
+    let mut random = RandomStream::named(seed, 0, &["copied behind"]);
+    let (mut now, mut free, mut answers) = (1.0, [0.0_f64; 3], Vec::new());
+    while now < 61.0 {
+        now += random.draw(&rand_distr::Exp1) / rate(now);
+        let first = random.below(3);
+        for copy in 0..copies {
+            let server = (first + copy) % 3;
+            free[server] = free[server].max(now) + 1e-3 * random.draw(&rand_distr::Exp1);
+            answers.push((free[server], now, server as u16, copy > 0));
+        }
+    }
+    answers.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut books = LiveBooks::default();
+    let mut second = 1.0_f64;
+    for (end, sent, server, is_behind) in answers {
+        while second < end {
+            books.loop_use(moment(second), LoopUse::default());
+            second += 1.0;
+        }
+        let part = ServerVisit::ok(server, moment(sent), moment(end));
+        let mut visit = Visit::at(moment(sent), Operation::Set);
+        (visit.replied, visit.bytes_in) = (moment(end), 1_000);
+        if is_behind {
+            books.late(&part);
+        } else {
+            books.finish(&visit, &[part]);
+        }
+    }
+    books.snapshot(moment(61.0))
+}
+
+/// A request has one part and a half, or two of which no client waits for one; each of the three
+/// links carries 900 a second.
+#[test]
+fn the_link_of_each_server_with_a_copy_carries_the_whole_value() {
+    let mut system = LiveSystem::of(["a", "b", "c"].map(str::to_owned));
+    system.servers.iter_mut().for_each(|server| server.link = Some(9e5));
+    let seen = [(writes_and_reads(|_| 800.0, 2, 3), 1.5), (copied_behind(|_| 600.0, 2, 3), 2.0)];
+    for (seen, parts) in seen {
+        let answer = judge(&seen, &system, &HeadroomQuestion { target: None, ..asked(1.0) });
+        let links = answer.resources.iter().filter(|one| one.resource == ResourceKind::Link);
+        let full_at: Vec<f64> = links.map(|one| one.full_at_per_s.unwrap()).collect();
+        assert_eq!(full_at.len(), 3, "{:?}", answer.resources);
+        assert!(full_at.iter().all(|full| (full * parts / 2_700.0 - 1.0).abs() < 0.05), "{full_at:?}");
+    }
+}
+
+#[test]
+fn copies_that_no_client_waits_for_are_counted() {
+    let system = LiveSystem::of(["a", "b", "c"].map(str::to_owned));
+    let changes = [CopyChange::More, CopyChange::Fewer].map(HeadroomChange::Replicas).to_vec();
+    let target = ResponseTarget { quantile: 0.99, seconds: 15e-3 };
+    let seen = copied_behind(|_| 600.0, 2, 3);
+    // Clients wait for one M/M/1, whose load goes with the copies.
+    for target in [None, Some(target)] {
+        let question = HeadroomQuestion { target, changes: changes.clone(), seed: 1 };
+        let answer = judge(&seen, &system, &question);
+        let now = answer.capacity_per_s.unwrap().mean;
+        let [more, fewer] = &answer.what_if[..] else { panic!("{:?}", answer.what_if) };
+        let times = [more, fewer].map(|one| one.capacity_per_s.unwrap().mean / now);
+        assert!((times[0] * 1.5 - 1.0).abs() < 0.1, "three copies for two: {times:?}");
+        assert!((times[1] * 0.5 - 1.0).abs() < 0.1, "one copy for two: {times:?}");
+    }
+    let question = HeadroomQuestion { target: None, changes, seed: 1 };
+    let answer = judge(&copied_behind(|_| 600.0, 3, 3), &system, &question);
+    let [more, fewer] = &answer.what_if[..] else { panic!("{:?}", answer.what_if) };
+    assert_eq!(more.silent.as_deref(), Some("no_server_for_a_copy"));
+    let times = fewer.capacity_per_s.unwrap().mean / answer.capacity_per_s.unwrap().mean;
+    assert!((times / 1.5 - 1.0).abs() < 0.05, "{times}");
 }

@@ -185,7 +185,9 @@ impl SeenTraffic {
             for _ in 0..poisson(factor * scale, random) {
                 let at = (slot as f64 + random.fraction()) / SLOTS as f64;
                 arrivals.push(Arrival { at, like: self.like(second, random) });
-                if late_share > 0.0 && random.fraction() < late_share {
+                let mut rest = late_share;
+                while rest > 0.0 && random.fraction() < rest {
+                    rest -= 1.0;
                     let like = self.late[random.below(self.late.len())];
                     let at = (slot as f64 + random.fraction()) / SLOTS as f64;
                     arrivals.push(Arrival { at, like });

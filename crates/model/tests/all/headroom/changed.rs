@@ -171,7 +171,7 @@ mod tests {
     use crate::headroom::kinds::candidate;
 
     const QUICK: Effort =
-        Effort { saturation: 40_000, target: 60_000, seconds: 8, kept: KEPT_VISITS, minutes: 1 };
+        Effort { saturation: 40_000, target: 60_000, seconds: 8, kept: KEPT_VISITS, minutes: 1, loops: 1 };
 
     /// A server more, lost or slow, more workers, more traffic and larger values, each where it
     /// counts.

@@ -7,7 +7,7 @@ use super::judging::{Effort, SHAPING_SEED, watch};
 use super::kinds::{Candidate, Kind, candidate};
 
 const QUICK: Effort =
-    Effort { saturation: 40_000, target: 100_000, seconds: 10, kept: KEPT_VISITS, minutes: 1 };
+    Effort { saturation: 40_000, target: 100_000, seconds: 10, kept: KEPT_VISITS, minutes: 1, loops: 1 };
 
 /// A minute of traffic up to 30 % and one up to 50 % of saturation are enough for each of these.
 #[test]
@@ -18,6 +18,20 @@ fn the_first_resource_to_be_full_is_named_with_its_rate() {
         let case = format!("{} {}, level {}", one.kind.name(), one.seed, one.level);
         assert!(one.said(), "{case}: {:?}", one.answer.silent);
         assert!(one.named_right, "{case}: {:?}", one.answer.bottleneck);
+        let error = one.saturation_error().unwrap();
+        assert!(error.abs() < 0.1, "{case}: saturation off by {error}");
+        assert_eq!(one.false_confident(), None, "{case}: {:?}", one.answer.capacity_per_s);
+    }
+}
+
+/// What one loop tells of a server, two tell that share its work: connections with a thread each,
+/// and one queue for the connections of both.
+#[test]
+fn two_loops_tell_of_a_server_what_one_does() {
+    for kind in [Kind::Det, Kind::Exp, Kind::Threads, Kind::Hot] {
+        let one = &watch(&candidate(kind, SHAPING_SEED), 2, Effort { loops: 2, ..QUICK })[1];
+        let case = format!("{} {}, level {}", one.kind.name(), one.seed, one.level);
+        assert!(one.said(), "{case}: {:?}", one.answer.silent);
         let error = one.saturation_error().unwrap();
         assert!(error.abs() < 0.1, "{case}: saturation off by {error}");
         assert_eq!(one.false_confident(), None, "{case}: {:?}", one.answer.capacity_per_s);

@@ -9,8 +9,9 @@ use krarup_model::headroom::{
     Headroom, HeadroomChange, HeadroomMemory, HeadroomQuestion, HeadroomVerdict, LiveServer, LiveSystem,
     ResourceKind, ResponseTarget, judge_remembering,
 };
-use krarup_record::LiveBooks;
-use krarup_units::Stamp;
+use krarup_record::live::VisitStretch;
+use krarup_record::{LiveBooks, LiveSnapshot, LiveVisit, LoopUse, LoopWindow};
+use krarup_units::{Nanos, Stamp};
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand_distr::{Distribution as _, StandardNormal};
@@ -24,9 +25,9 @@ pub(crate) const SHAPING_SEED: u64 = 1000;
 /// Seeds from here on judge it. They are never used to tune anything: a figure that was looked at
 /// while a constant was chosen says nothing about systems that were not. 15000 to 15107, 17000 to
 /// 17107, 21000 to 21107, 23000 to 23215, 29000 to 29086, 31000 to 31086, 33000 to 33086,
-/// 35000 to 35115, 37000 to 37115, 39000 to 39115, 41000 to 41115, 45000 to 45115 and 47000 to
-/// 47115 have been looked at, and judge nothing any more.
-pub(crate) const JUDGING_SEED: u64 = 49_000;
+/// 35000 to 35115, 37000 to 37115, 39000 to 39115, 41000 to 41115, 45000 to 45115, 47000 to
+/// 47115, 49000 to 49115 and 51000 to 51115 have been looked at, and judge nothing any more.
+pub(crate) const JUDGING_SEED: u64 = 53_000;
 
 const _: () =
     assert!(JUDGING_SEED > SHAPING_SEED + 10_000, "seeds that shape and seeds that judge stay apart");
@@ -53,6 +54,8 @@ pub(crate) struct Effort {
     pub(crate) kept: usize,
     /// How many minutes are watched at each level, and asked for at the end of each.
     pub(crate) minutes: usize,
+    /// Loops through which it goes: each sees what it sent alone.
+    pub(crate) loops: u16,
 }
 
 /// What is true of a system at one time.
@@ -212,6 +215,43 @@ fn names_right(candidate: &Candidate, answer: &Headroom) -> bool {
     }
 }
 
+/// What was kept, as if so many loops had kept it: each the requests of some connections, or each
+/// some of one connection's, as if it had one of its own to the same queue.
+fn of_loops(seen: &LiveSnapshot, loops: u16, by_lane: bool) -> LiveSnapshot {
+    let loop_of = |visit: &LiveVisit| match by_lane {
+        true => visit.lane() % loops,
+        // The low digits of a time tell nothing of it.
+        false => (visit.received.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16 % loops,
+    };
+    let part = |number: u16| {
+        let mut visits = Vec::new();
+        let stretches = seen.stretches.iter().map(|one| {
+            let first = visits.len();
+            let all = &seen.visits[one.first..one.first + one.count];
+            let requests = all.chunk_by(|_, next| next.follows());
+            visits.extend(requests.filter(|one| loop_of(&one[0]) == number).flatten().copied());
+            VisitStretch { first, count: visits.len() - first, ..*one }
+        });
+        let stretches = stretches.collect();
+        let share = visits.len() as f64 / seen.visits.len().max(1) as f64;
+        let windows = seen.windows.iter().map(|one| {
+            let of_it = |whole: u64| (whole as f64 * share) as u64;
+            let used = LoopUse {
+                processor: Nanos(of_it(one.used.processor.0)),
+                clients: of_it(one.used.clients.into()) as u32,
+                ..one.used
+            };
+            LoopWindow { requests: of_it(one.requests), used, ..*one }
+        });
+        // All arrivals are counted with the first.
+        let arrivals = if number == 0 { seen.arrivals.clone() } else { Vec::new() };
+        LiveSnapshot { windows: windows.collect(), visits, stretches, arrivals, ..seen.clone() }
+    };
+    let mut all = part(0);
+    (1..loops).for_each(|number| all.merge(&part(number)));
+    all
+}
+
 /// Watches the system and asks at the end of each level, of which it looks at so many.
 pub(crate) fn watch(candidate: &Candidate, levels: usize, effort: Effort) -> Vec<Judged> {
     watch_asked(candidate, levels, effort, &[])
@@ -251,6 +291,8 @@ pub(crate) fn watch_asked(
             let end = (level * effort.minutes + minute) as u64 * STAGE as u64 * SECOND;
             run.run_until(end);
             let snapshot = run.books.as_ref().expect("books are kept").snapshot(Stamp(end));
+            let by_lane = usize::from(effort.loops) <= candidate.law.lanes;
+            let snapshot = of_loops(&snapshot, effort.loops, by_lane);
             judge_remembering(&snapshot, &system, question, &mut memory)
         };
         for minute in 1..effort.minutes {

@@ -7,7 +7,8 @@ use super::judging::{Effort, saturation};
 use super::kinds::{KINDS, Kind, candidate};
 use super::system::{Interruption, Load, SECOND, ServiceLaw, Simulation, SystemLaw, WriteMix};
 
-const QUICK: Effort = Effort { saturation: 60_000, target: 60_000, seconds: 6, kept: 0, minutes: 1 };
+const QUICK: Effort =
+    Effort { saturation: 60_000, target: 60_000, seconds: 6, kept: 0, minutes: 1, loops: 1 };
 
 /// A loop that takes no time, so that only the server counts.
 fn server_alone(law: ServiceLaw) -> SystemLaw {
