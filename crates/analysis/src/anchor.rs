@@ -38,7 +38,7 @@ pub struct AnchorRuns {
     /// Blocks that disagree with most of the others.
     pub left_out: Vec<u32>,
     /// By which share the throughput changed from the first run to the last, by the straight line
-    /// through all: three runs at least.
+    /// through those whose blocks are pooled: three runs at least.
     pub drift: Option<Quantity>,
 }
 
@@ -53,8 +53,10 @@ pub fn judge(about: &str, within: f64, mut runs: Vec<AnchorRun>) -> Option<Ancho
     let friends = |of: f64| means.iter().filter(|(_, mean)| agree(*mean, of)).count();
     // The block that most others agree with; of equals the first.
     let (_, usual) = means.iter().rev().max_by_key(|(_, mean)| friends(*mean))?;
-    let left_out = means.iter().filter(|(_, mean)| !agree(*mean, *usual)).map(|(block, _)| *block).collect();
-    let drift = drift(&runs);
+    let left_out = means.iter().filter(|(_, mean)| !agree(*mean, *usual));
+    let left_out: Vec<u32> = left_out.map(|(block, _)| *block).collect();
+    let pooled: Vec<AnchorRun> = runs.iter().filter(|run| !left_out.contains(&run.block)).copied().collect();
+    let drift = drift(&pooled);
     Some(AnchorRuns { about: about.to_owned(), within, runs, left_out, drift })
 }
 
@@ -80,6 +82,16 @@ fn drift(runs: &[AnchorRun]) -> Option<Quantity> {
         n: runs.len() as u64,
         basis: IntervalBasis::Repetitions,
     })
+}
+
+/// That some of these repetitions, which have trials, have no run of the anchor beside them.
+pub fn lacking(anchor: Option<&AnchorRuns>, repetitions: impl Iterator<Item = u32>) -> Option<Warning> {
+    let runs = anchor.map_or(&[][..], |anchor| &anchor.runs);
+    let mut blocks: Vec<u32> =
+        repetitions.filter(|block| runs.iter().all(|run| run.block != *block)).collect();
+    blocks.sort_unstable();
+    blocks.dedup();
+    (!blocks.is_empty()).then_some(Warning::AnchorMissing { blocks })
 }
 
 impl AnchorRuns {
@@ -137,6 +149,24 @@ mod tests {
     fn of_two_blocks_that_disagree_the_first_stays() {
         let anchor = judge("read", 0.1, runs(&[(0, 100.0), (1, 60.0)])).unwrap();
         assert_eq!(anchor.left_out, [1]);
+    }
+
+    /// It is in no figure, and so its intervals hold none of it.
+    #[test]
+    fn what_is_left_out_is_no_drift() {
+        let all = [(0, 100.0), (0, 101.0), (1, 101.0), (1, 100.0), (2, 60.0), (2, 61.0)];
+        let anchor = judge("read", 0.1, runs(&all)).unwrap();
+        assert_eq!(anchor.warnings(), [Warning::NotPooled { blocks: vec![2], within: 0.1 }]);
+    }
+
+    #[test]
+    fn trials_without_a_run_of_the_anchor_beside_them_are_named() {
+        let anchor = judge("read", 0.1, runs(&[(0, 100.0), (2, 101.0)])).unwrap();
+        let blocks = vec![1];
+        assert_eq!(lacking(Some(&anchor), [2, 1, 0, 1].into_iter()), Some(Warning::AnchorMissing { blocks }));
+        assert_eq!(lacking(Some(&anchor), [0, 2].into_iter()), None);
+        let blocks = vec![0, 1];
+        assert_eq!(lacking(None, [0, 1].into_iter()), Some(Warning::AnchorMissing { blocks }));
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub enum Caution {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         anchors: bool,
     },
+    /// Cells of a side were run no more when their runs agreed.
+    EndedEarly,
     /// So many comparisons at 95 % show some differences by chance alone.
     Many {
         /// How many there are.
@@ -82,6 +84,11 @@ impl fmt::Display for Caution {
                 "All trials of a side were run in one session. The anchor's throughput differs by {} % from run to run (standard deviation), and intervals hold \
                  that; what lasts for a whole session is in no run of an anchor.",
                 text::three_digits(spread * 100.0)
+            ),
+            Self::EndedEarly => write!(
+                f,
+                "Runs of a side ended when their spread was small, be it by luck: of cells that are alike up to one in eight is called better or worse, and not one in \
+                 twenty. For a verdict give a number of runs, as repetitions = {{ min = 6 }}, and run both sides again."
             ),
             Self::Many { comparisons } => write!(
                 f,

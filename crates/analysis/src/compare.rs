@@ -190,6 +190,9 @@ fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Cautio
     if wrong_there + wrong_here > 0 {
         cautions.push(Caution::Concerns { base: wrong_there, other: wrong_here });
     }
+    if base.ended_early || other.ended_early {
+        cautions.push(Caution::EndedEarly);
+    }
     let changes = cells.iter().flat_map(|cell| &cell.changes);
     let comparisons = changes.filter(|change| change.difference_interval.is_some()).count() as u64;
     if comparisons > FEW {
@@ -531,6 +534,15 @@ pub(crate) mod tests {
         );
         assert!(cautions.contains(&Caution::LeftOut { base: 1, other: 0 }));
         assert_eq!(compare(("a", &base), ("b", &base)).cautions, []);
+    }
+
+    #[test]
+    fn runs_that_ended_when_they_agreed_are_named_whichever_side_has_them() {
+        let fixed = results(&[1_000.0, 1_010.0]);
+        let agreed = Results { ended_early: true, ..fixed.clone() };
+        for (base, other) in [(&fixed, &agreed), (&agreed, &fixed)] {
+            assert_eq!(compare(("a", base), ("b", other)).cautions, [Caution::EndedEarly]);
+        }
     }
 
     /// Whichever side is the base.

@@ -172,7 +172,7 @@ impl History {
     /// Each caution in words, with the two runs it is about.
     pub fn cautions_in_words(&self) -> Vec<String> {
         let said = |(place, caution): &(usize, Caution)| match caution {
-            Caution::Sessions { .. } => caution.to_string(),
+            Caution::Sessions { .. } | Caution::EndedEarly => caution.to_string(),
             _ => format!("{} beside {}: {caution}", self.runs[*place].name, self.runs[place - 1].name),
         };
         self.cautions.iter().map(said).collect()

@@ -69,7 +69,8 @@ fn of_cell(runs: &[(String, &Results)], levels: &CellLevels) -> Vec<HistoryChang
         .collect()
 }
 
-/// What else differs from one run to the next, and what is not known of sessions, once.
+/// What else differs from one run to the next, and once what is not known of sessions, and that
+/// runs ended when they agreed.
 fn cautions(runs: &[(String, &Results)]) -> Vec<(usize, Caution)> {
     let mut found: Vec<(usize, Caution)> = Vec::new();
     for (place, two) in runs.windows(2).enumerate() {
@@ -78,7 +79,9 @@ fn cautions(runs: &[(String, &Results)]) -> Vec<(usize, Caution)> {
             let known = || found.iter().any(|(_, one)| *one == caution);
             match caution {
                 Caution::Environment { .. } => found.push((place + 1, caution)),
-                Caution::Sessions { spread: None, .. } if !known() => found.push((place + 1, caution)),
+                Caution::Sessions { spread: None, .. } | Caution::EndedEarly if !known() => {
+                    found.push((place + 1, caution));
+                }
                 _ => {}
             }
         }
@@ -232,7 +235,7 @@ mod tests {
         let spreads = [(None, false), (None, true), (Some(0.02), true)]
             .map(|(spread, anchors)| Caution::Sessions { spread, anchors });
         let machine = Caution::Environment { of: "cores".into(), base: "2".into(), other: "4".into() };
-        for caution in spreads.into_iter().chain([machine]) {
+        for caution in spreads.into_iter().chain([machine, Caution::EndedEarly]) {
             assert!(!caution.to_string().contains('`'), "{caution}");
         }
     }

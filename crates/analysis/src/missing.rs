@@ -6,10 +6,11 @@ use crate::results::Results;
 use crate::so_far::AwaitedCell;
 use crate::warning::{Concern, Warning};
 
-/// Notes of each cell of the plan which runs are missing, and in each verdict the numbers of
-/// clients, more than it speaks of, that have no run at all: whether the limit lies there is not
-/// known then. `failed` has the levels of each attempt that failed, `population` is the factor that
-/// sets the clients. What an anchor has left out is not missing.
+/// Notes of each cell of the plan which runs are missing, or which of its attempts failed beside
+/// all that came through; and in each verdict the numbers of clients, more than it speaks of, that
+/// have no run at all: whether the limit lies there is not known then. `failed` has the levels of
+/// each attempt that failed, `population` is the factor that sets the clients. What an anchor has
+/// left out is not missing.
 pub fn note(results: &mut Results, plan: &[AwaitedCell], failed: &[Vec<(String, String)>], population: &str) {
     let left_out = results.anchor.as_ref().map_or(&[][..], |anchor| &anchor.left_out);
     let mut absent: Vec<&AwaitedCell> = Vec::new();
@@ -17,13 +18,16 @@ pub fn note(results: &mut Results, plan: &[AwaitedCell], failed: &[Vec<(String, 
         let wanted = (0..cell.runs).filter(|run| !left_out.contains(run)).count() as u32;
         let found = results.cells.iter().find(|known| known.factors == cell.factors);
         let done = found.map_or(0, |found| found.repetitions.len() as u32);
-        if done < wanted {
-            let failed = failed.iter().filter(|levels| **levels == cell.factors).count() as u32;
-            let warning = Warning::RunsMissing { cell: cell.name.clone(), done, wanted, failed };
-            results.concerns.push(Concern { levels: None, warning });
-            if done == 0 {
-                absent.push(cell);
-            }
+        let failed = failed.iter().filter(|levels| **levels == cell.factors).count() as u32;
+        let name = cell.name.clone();
+        let warning = if done < wanted {
+            Some(Warning::RunsMissing { cell: name, done, wanted, failed })
+        } else {
+            (done > 0 && failed > 0).then_some(Warning::RunsRefused { cell: name, done, failed })
+        };
+        results.concerns.extend(warning.map(|warning| Concern { levels: None, warning }));
+        if done == 0 && wanted > 0 {
+            absent.push(cell);
         }
     }
     for verdict in &mut results.verdicts {
@@ -82,7 +86,8 @@ mod tests {
 
     fn missing(results: &Results) -> Vec<String> {
         let concerns = results.concerns.iter().map(|concern| &concern.warning);
-        let missing = concerns.filter(|warning| matches!(warning, Warning::RunsMissing { .. }));
+        let missing =
+            concerns.filter(|one| matches!(one, Warning::RunsMissing { .. } | Warning::RunsRefused { .. }));
         missing.map(Warning::to_string).collect()
     }
 
@@ -105,10 +110,22 @@ mod tests {
         assert_eq!((verdict.missing.as_slice(), verdict.word()), (&[4][..], "limit not known"));
         let said = verdict.to_string();
         assert!(
-            said.contains("grew by 90 % at the last step. Whether it does beyond is not known: no run with 4 clients is complete."),
+            said.contains("grew by 90 % at the last step that is known. Whether it does beyond is not: no run with 4 clients is complete."),
+            "{said}"
+        );
+        assert!(
+            said.contains("whether it does with 4 is not known") && !said.contains("not tried"),
             "{said}"
         );
         assert!(verdict.next_step().starts_with("Run it again, because no run with 4 clients"), "{said}");
+    }
+
+    /// Those that passed may be the good half of what the system does.
+    #[test]
+    fn attempts_that_failed_are_counted_also_where_all_runs_are_there() {
+        let mut results = results();
+        note(&mut results, &plan()[..1], &[factors("read", 1), factors("read", 1)], "clients");
+        assert_eq!(missing(&results), ["2 runs of read, clients 1 came through, and 2 attempts failed."]);
     }
 
     #[test]

@@ -18,8 +18,9 @@ const FULL: f64 = 0.9;
 /// A response time of more than so many times the shortest is mostly waiting.
 const LONG: f64 = 2.0;
 
-/// The last cell before the first in which requests wait more than they are served. The cells of
-/// one workload that are known well, clients rising; the first has the fewest clients of all.
+/// The last cell before the first in which requests wait more than they are served; none where that
+/// is the first of all. The cells of one workload that are known well, clients rising; the first
+/// has the fewest clients of all.
 fn usable(cells: &[&Cell]) -> Option<Usable> {
     let least = cells.first()?.response.mean.value;
     let wrong = |cell: &Cell| {
@@ -36,7 +37,7 @@ fn usable(cells: &[&Cell]) -> Option<Usable> {
             _ => None,
         }
     };
-    let mut last = *cells.first().filter(|cell| cell.throughput.value > 0.0)?;
+    let mut last = *cells.first().filter(|cell| cell.throughput.value > 0.0 && wrong(cell).is_none())?;
     let mut reason = LimitReason::NotReached;
     for cell in &cells[1..] {
         if let Some(found) = wrong(cell) {
@@ -611,6 +612,36 @@ mod tests {
                 .contains("One short run has no interval: nothing says how far these figures may be off."),
             "{verdict}"
         );
+    }
+
+    /// Overload is what scatters: nothing is known of it, and it was tried all the same.
+    #[test]
+    fn no_limit_lies_beyond_cells_that_are_not_known_well() {
+        let cell = |clients, rate| steady_trial("read-only", clients, rate);
+        let verdict = &judged(&[cell(1, 5_000.0), cell(8, 24_000.0), wild(cell(64, 8_000.0))]).verdicts[0];
+        assert!(matches!(verdict.saturation, Saturation::NotReached { shown: true, .. }), "{verdict:?}");
+        assert_eq!((verdict.at.clients, verdict.word()), (8, "limit not known"));
+        let said = verdict.to_string();
+        for why in [
+            "grew by 380 % at the last step that is known. Whether it does beyond is not: no cell with 64 clients is known well enough.",
+            "responsive up to 8 clients (24,000 requests per second): whether it does with 64 is not known.",
+        ] {
+            assert!(said.contains(why), "{said}");
+        }
+    }
+
+    #[test]
+    fn where_more_wait_than_are_served_already_with_the_fewest_clients_none_are_few_enough() {
+        let trial = |clients, length| {
+            let mut trial = steady_trial("read-only", clients, 20_000.0);
+            let middleware = trial.middleware.as_mut().unwrap();
+            (middleware.workers, middleware.queue_length) = (Some(8), Some(length));
+            trial
+        };
+        for (length, usable) in [(5.0, Some(64)), (55.0, None)] {
+            let verdict = &judged(&[trial(64, length), trial(128, 119.0)]).verdicts[0];
+            assert_eq!(verdict.usable.as_ref().map(|usable| usable.at.clients), usable, "{verdict}");
+        }
     }
 
     #[test]

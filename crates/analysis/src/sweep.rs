@@ -15,8 +15,8 @@ use crate::distribution::QUANTILES;
 use crate::quantity::{Quantity, TimeQuantities};
 use crate::results::{Environment, Results};
 use crate::trial::{
-    CellLevels, HostLink, MiddlewareOperation, MiddlewareSide, ResponseCourse, RoundTrip, SystemPart, Trial,
-    TrialHistogram, TrialTimes,
+    CellLevels, ClientSide, HostLink, MiddlewareOperation, MiddlewareSide, ResponseCourse, RoundTrip,
+    SystemPart, Trial, TrialHistogram, TrialTimes,
 };
 use crate::warning::{Concern, Warning};
 use crate::{configurations, course, demands, design, distribution, laws, saturation, steadiness};
@@ -241,15 +241,7 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
         trials[0].client.windows.iter().map(|window| window.completed as f64 / window.length).collect();
     let responses: Vec<f64> = trials[0].client.windows.iter().filter_map(|window| window.response).collect();
 
-    let mut warnings: Vec<Warning> = Vec::new();
-    let checks = |trial: &&Trial| [laws::check(trial), steadiness::check(trial)].concat();
-    for warning in trials.iter().flat_map(checks) {
-        // Repetitions repeat their troubles: each kind is told once, by its first.
-        let told = |other: &Warning| std::mem::discriminant(other) == std::mem::discriminant(&warning);
-        if !warnings.iter().any(told) {
-            warnings.push(warning);
-        }
-    }
+    let mut warnings = warnings_of_runs(trials);
     let load = load(trials);
     let mut histogram = TrialHistogram::default();
     let mut alike = true;
@@ -303,6 +295,34 @@ fn cell(trials: &[&Trial], cores: u32) -> Result<(Cell, Vec<Warning>), SweepErro
     };
     warnings.extend(laws::check_load(&cell, cores));
     Ok((cell, warnings))
+}
+
+/// What does not add up in the runs of a cell. Repetitions repeat their troubles: of each kind the
+/// worst is reported, and of failed requests and missing keys those of all runs.
+fn warnings_of_runs(trials: &[&Trial]) -> Vec<Warning> {
+    let sum = |of: fn(&ClientSide) -> u64| trials.iter().map(|trial| of(&trial.client)).sum::<u64>();
+    let checks = |trial: &&Trial| [laws::check(trial), steadiness::check(trial)].concat();
+    let mut warnings: Vec<Warning> = Vec::new();
+    for warning in trials.iter().flat_map(checks) {
+        let warning = match warning {
+            Warning::Errors { .. } => Warning::Errors {
+                errors: sum(|client| client.errors),
+                completed: sum(|client| client.completed + client.unmeasured),
+            },
+            Warning::Misses { .. } => Warning::Misses {
+                misses: sum(|client| client.misses),
+                keys: sum(|client| client.hits + client.misses),
+            },
+            of_run => of_run,
+        };
+        let kind = std::mem::discriminant(&warning);
+        match warnings.iter_mut().find(|known| std::mem::discriminant::<Warning>(known) == kind) {
+            Some(known) if warning.extent() > known.extent() => *known = warning,
+            Some(_) => {}
+            None => warnings.push(warning),
+        }
+    }
+    warnings
 }
 
 /// One run in its own figures.
@@ -580,7 +600,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::quantity::IntervalBasis;
-    use crate::trial::{ClientSide, ClientWindow, ProcessCpu, ServerSide};
+    use crate::trial::{ClientWindow, ProcessCpu, ServerSide};
     use crate::verdict::Saturation;
 
     /// Ten seconds at a steady rate that keep every law: the clients are always waiting.
@@ -651,6 +671,24 @@ pub(crate) mod tests {
         assert_eq!(cell.repetitions.iter().map(|r| r.repetition).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(cell.completed, 600_000);
         assert_eq!(results.concerns, []);
+    }
+
+    #[test]
+    fn of_the_troubles_of_repetitions_the_worst_is_reported_and_failed_requests_of_all() {
+        let mut trials =
+            [0, 1, 2].map(|repetition| Trial { repetition, ..steady_trial("read", 64, 20_000.0) });
+        for (trial, (errors, times)) in trials.iter_mut().zip([(1, 1.1), (41_000, 1.5), (0, 1.2)]) {
+            trial.client.errors = errors;
+            trial.think = 64.0 / 20_000.0 * (times - 1.0);
+        }
+        let results = summarise("test", Environment::default(), &trials).unwrap();
+        let found: Vec<&Warning> = results.concerns.iter().map(|concern| &concern.warning).collect();
+        assert!(found.contains(&&Warning::Errors { errors: 41_001, completed: 600_000 }), "{found:?}");
+        let law = found.iter().find_map(|warning| match warning {
+            Warning::InteractiveLaw { by_law, .. } => Some(*by_law),
+            _ => None,
+        });
+        assert!((law.unwrap() - 96.0).abs() < 0.1, "{found:?}");
     }
 
     /// Open load: connections wait for nothing, so no law of theirs is broken and no limit is

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Counters of several instances are summed, their histograms are put together; quantiles come from
-//! the sum. Messages that several brokers share are counted once. An instance that begins anew, or
-//! was not reached for a while, has no rates until the look after the next.
+//! the sum, but for that of a tube's services, which is the longest. Messages that several brokers
+//! share are counted once. An instance that begins anew, or was not reached for a while, has no
+//! rates until the look after the next.
 
 mod course;
 mod look;

@@ -35,7 +35,8 @@ pub struct Verdict {
     /// Where the response time goes there, largest part first; empty where the middleware was not
     /// asked.
     pub parts: Vec<(ResponsePart, f64)>,
-    /// How much of it can be used; none where nothing was answered.
+    /// How much of it can be used; none where nothing was answered, and where more requests wait
+    /// than there are workers already with the fewest clients.
     #[serde(default)]
     pub usable: Option<Usable>,
     /// The cells from which nothing was concluded, clients rising.
@@ -93,7 +94,7 @@ pub enum LimitReason {
         /// Workers.
         workers: u32,
     },
-    /// Nothing yet: no more clients were tried.
+    /// Nothing yet: no cell with more clients is known.
     NotReached,
 }
 
@@ -271,25 +272,26 @@ impl ResponsePart {
     }
 }
 
-impl fmt::Display for Usable {
-    /// A sentence: up to which load it stays responsive, and what changes beyond.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rate, clients) = (text::count(self.throughput), self.at.clients);
-        let noun = if clients == 1 { "client" } else { "clients" };
-        write!(f, "It stays responsive up to {clients} {noun} ({rate} requests per second): ")?;
-        match self.reason {
-            LimitReason::Response { clients, times } => write!(
-                f,
-                "with {clients}, requests take {} times as long as with the fewest.",
+impl Usable {
+    /// A sentence: up to which load it stays responsive, and what changes beyond. `not_known` are
+    /// the numbers of clients of which nothing is known.
+    fn sentence(&self, not_known: &[u32]) -> String {
+        let (rate, at) = (text::count(self.throughput), self.at.clients);
+        let noun = if at == 1 { "client" } else { "clients" };
+        let beyond: Vec<u32> = not_known.iter().copied().filter(|clients| *clients > at).collect();
+        let beyond = match self.reason {
+            LimitReason::Response { clients, times } => format!(
+                "with {clients}, requests take {} times as long as with the fewest",
                 text::three_digits(times)
             ),
-            LimitReason::Queue { clients, length, workers } => write!(
-                f,
-                "with {clients}, {} requests wait on average for {workers} workers.",
+            LimitReason::Queue { clients, length, workers } => format!(
+                "with {clients}, {} requests wait on average for {workers} workers",
                 text::three_digits(length)
             ),
-            LimitReason::NotReached => write!(f, "more were not tried."),
-        }
+            LimitReason::NotReached if beyond.is_empty() => "more were not tried".into(),
+            LimitReason::NotReached => format!("whether it does with {} is not known", either(&beyond)),
+        };
+        format!("It stays responsive up to {at} {noun} ({rate} requests per second): {beyond}.")
     }
 }
 
@@ -311,14 +313,13 @@ impl fmt::Display for Verdict {
         let noun = if clients == 1 { "client" } else { "clients" };
         let (response, p99) = (text::duration(self.response), text::duration(self.p99));
         write!(f, " with {clients} {noun}, response time {response} (p99 {p99}).")?;
-        match self.saturation {
-            Saturation::NotReached { growth, shown: true } if !self.missing.is_empty() => write!(
+        match (self.saturation, self.why_not_known()) {
+            (Saturation::NotReached { growth, shown: true }, Some(why)) => write!(
                 f,
-                " The rate still grew by {} at the last step. Whether it does beyond is not known: no run with {} clients is complete.",
-                percent(growth),
-                self.missing_clients()
+                " The rate still grew by {} at the last step that is known. Whether it does beyond is not: {why}.",
+                percent(growth)
             )?,
-            saturation => write!(f, "{saturation}")?,
+            (saturation, _) => write!(f, "{saturation}")?,
         }
         write!(f, " {}", self.bottleneck)?;
         if alone {
@@ -341,7 +342,7 @@ impl fmt::Display for Verdict {
             write!(f, " {}", instead(widest(&self.unsure).of_response))?;
         }
         if let Some(usable) = self.usable.as_ref().filter(|_| self.saturation != Saturation::Unknown) {
-            write!(f, " {usable}")?;
+            write!(f, " {}", usable.sentence(&self.not_known()))?;
         }
         if let [first, rest @ ..] = &self.parts[..] {
             write!(f, " Of the response time {} is {}", percent(first.1), first.0.name())?;
@@ -392,6 +393,12 @@ fn too_wide(unsure: &[Unsure]) -> String {
         "their intervals are wider than a fifth of their values (the widest is {})",
         widest_in_words(unsure)
     )
+}
+
+/// `64 or 128`.
+fn either(clients: &[u32]) -> String {
+    let numbers = clients.iter().map(|clients| text::count(f64::from(*clients)));
+    numbers.collect::<Vec<_>>().join(" or ")
 }
 
 /// `8`, `8 and 64`, `2, 8 and 64`.
@@ -584,10 +591,29 @@ impl Verdict {
         }
     }
 
-    /// The numbers of clients without a run: `64 or 128`.
-    fn missing_clients(&self) -> String {
-        let numbers = self.missing.iter().map(|clients| text::count(f64::from(*clients)));
-        numbers.collect::<Vec<_>>().join(" or ")
+    /// The numbers of clients, more than these, whose cells are not known well.
+    fn unsure_beyond(&self) -> Vec<u32> {
+        let unsure = self.unsure.iter().map(|cell| cell.clients);
+        unsure.filter(|clients| *clients > self.at.clients).collect()
+    }
+
+    /// The numbers of clients, more than these, that were tried or planned and of which nothing is
+    /// known, rising.
+    fn not_known(&self) -> Vec<u32> {
+        let mut all = [self.unsure_beyond(), self.missing.clone()].concat();
+        all.sort_unstable();
+        all
+    }
+
+    /// Why it is not known what more clients do; none where none were tried or planned.
+    fn why_not_known(&self) -> Option<String> {
+        let missing = (!self.missing.is_empty())
+            .then(|| format!("no run with {} clients is complete", either(&self.missing)));
+        let unsure = self.unsure_beyond();
+        let unsure = (!unsure.is_empty())
+            .then(|| format!("no cell with {} clients is known well enough", either(&unsure)));
+        let all: Vec<String> = missing.into_iter().chain(unsure).collect();
+        (!all.is_empty()).then(|| all.join(", and "))
     }
 
     /// Whether the limit was reached, in the words of a table.
@@ -595,7 +621,9 @@ impl Verdict {
         match (&self.bottleneck, &self.saturation) {
             (Bottleneck::NotKnown, _) => "no conclusion",
             (_, Saturation::Reached { .. }) => "limit reached",
-            (_, Saturation::NotReached { shown: true, .. }) if self.missing.is_empty() => "limit not reached",
+            (_, Saturation::NotReached { shown: true, .. }) if self.not_known().is_empty() => {
+                "limit not reached"
+            }
             (_, Saturation::Given) => "rate given",
             (_, Saturation::NotReached { .. } | Saturation::Unknown) => "limit not known",
         }
@@ -607,9 +635,7 @@ impl Verdict {
         match (&self.bottleneck, &self.saturation) {
             (Bottleneck::NotKnown, _) => AGAIN.into(),
             // More clients were tried: their cells are not known well enough.
-            (_, Saturation::NotReached { .. }) if self.unsure.iter().any(|cell| cell.clients > clients) => {
-                AGAIN.into()
-            }
+            (_, Saturation::NotReached { .. }) if !self.unsure_beyond().is_empty() => AGAIN.into(),
             (Bottleneck::Machine { split: Some(split), cores, .. }, _) if split.disturbs(*cores) => {
                 "Run it again with nothing else at work on the machine.".into()
             }
@@ -621,7 +647,7 @@ impl Verdict {
             {
                 format!(
                     "Run it again, because no run with {} clients is complete; where attempts failed, `failed/` has the reasons.",
-                    self.missing_clients()
+                    either(&self.missing)
                 )
             }
             (_, Saturation::NotReached { shown: false, .. }) => AGAIN.into(),
@@ -831,6 +857,7 @@ mod tests {
         for (clients, next) in [(2, "Try more clients than 16."), (64, AGAIN)] {
             verdict.unsure = vec![Unsure { clients, half: 0.3, of_response: false }];
             assert_eq!(verdict.next_step(), next);
+            assert_eq!(verdict.word() == "limit not reached", clients < 16);
         }
     }
 

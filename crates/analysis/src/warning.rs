@@ -173,6 +173,15 @@ pub enum Warning {
         /// How many attempts failed.
         failed: u32,
     },
+    /// A cell has all its runs, and other attempts at them failed.
+    RunsRefused {
+        /// Which cell, in words.
+        cell: String,
+        /// How many runs are complete.
+        done: u32,
+        /// How many attempts failed.
+        failed: u32,
+    },
     /// Servers that should be alike got different numbers of requests.
     UnevenServers {
         /// The server with the largest share, and the share.
@@ -191,6 +200,11 @@ pub enum Warning {
         /// By how much anchors may differ, as a share.
         within: f64,
     },
+    /// Repetitions have trials, and no complete run of the anchor.
+    AnchorMissing {
+        /// Which, from 0.
+        blocks: Vec<u32>,
+    },
     /// Runs of the anchor differ within repetitions that were kept.
     AnchorScatters {
         /// Its lowest throughput.
@@ -198,7 +212,7 @@ pub enum Warning {
         /// Its highest.
         most: f64,
     },
-    /// The anchor changed steadily over the whole run.
+    /// The anchor changed steadily over all that is pooled.
     Drift {
         /// By which share of its throughput, from the first run to the last.
         change: f64,
@@ -338,6 +352,11 @@ impl fmt::Display for Warning {
                     _ => write!(f, ", and {failed} attempts failed."),
                 }
             }
+            Self::RunsRefused { cell, done, failed } => {
+                let runs = if *done == 1 { "run" } else { "runs" };
+                let attempts = if *failed == 1 { "attempt" } else { "attempts" };
+                write!(f, "{done} {runs} of {cell} came through, and {failed} {attempts} failed.")
+            }
             Self::DifferentBuckets => {
                 write!(
                     f,
@@ -351,14 +370,18 @@ impl fmt::Display for Warning {
                 )
             }
             Self::NotPooled { blocks, within } => {
-                let names: Vec<String> = blocks.iter().map(|block| (block + 1).to_string()).collect();
                 write!(
                     f,
                     "The runs of repetition {} are in no figure: the anchor beside them differs by more than {} % from the others.",
-                    names.join(", "),
+                    from_one(blocks),
                     percent(*within)
                 )
             }
+            Self::AnchorMissing { blocks } => write!(
+                f,
+                "No run of the anchor is complete in repetition {}: whether the machine was the same then is not known.",
+                from_one(blocks)
+            ),
             Self::AnchorScatters { least, most } => write!(
                 f,
                 "The anchor, the same configuration each time, gave from {} to {} requests per second.",
@@ -367,7 +390,7 @@ impl fmt::Display for Warning {
             ),
             Self::Drift { change, half } => write!(
                 f,
-                "The anchor's throughput changed by {:+.1} % (± {} %) from the first trial to the last.",
+                "The anchor's throughput changed by {:+.1} % (± {} %) from the first run that counts to the last.",
                 change * 100.0,
                 percent(*half)
             ),
@@ -375,7 +398,30 @@ impl fmt::Display for Warning {
     }
 }
 
+/// Repetitions as they are counted for a reader: `1, 3`.
+fn from_one(blocks: &[u32]) -> String {
+    let names: Vec<String> = blocks.iter().map(|block| (block + 1).to_string()).collect();
+    names.join(", ")
+}
+
 impl Warning {
+    /// How bad it is among those of its kind, of several runs of one cell.
+    pub(crate) fn extent(&self) -> f64 {
+        match self {
+            Self::InteractiveLaw { clients, by_law } => (by_law / f64::from(*clients) - 1.0).abs(),
+            Self::CountsDiffer { clients, middleware } => clients.abs_diff(*middleware) as f64,
+            Self::PartBeyondWhole { middleware, clients } => middleware / clients,
+            Self::QueueLength { seen, by_law } => (seen - by_law).abs(),
+            Self::Unsteady { variation } => *variation,
+            Self::WorkersBeyond { held, .. } => *held,
+            Self::WarmUpLeft { seconds, of } => seconds / of,
+            Self::Drifts { share, .. } => share.abs(),
+            Self::PacketsLost { packets, .. } => *packets as f64,
+            Self::UnevenServers { most, least } => most.1 - least.1,
+            _ => 0.0,
+        }
+    }
+
     /// Whether it finds no fault with the figures: it says what they are.
     pub fn is_hint(&self) -> bool {
         matches!(self, Self::OneRepetition | Self::DifferentBuckets | Self::QueueLength { .. })
@@ -444,13 +490,16 @@ impl Warning {
                 "Restore the file, or remove the trial's folder and run the experiment again: that trial alone is measured anew."
             }
             Self::RunsMissing { failed: 0, .. } => "Run the experiment again: it goes on with these.",
-            Self::RunsMissing { .. } => {
+            Self::RunsMissing { .. } | Self::RunsRefused { .. } => {
                 "Read in `failed/` why they failed: what a gate refuses is in no figure, and those that passed may flatter the system."
             }
             Self::DifferentBuckets => "Use one bucket width for all repetitions.",
             Self::OneRepetition => "Repeat each cell three times or more.",
             Self::NotPooled { .. } => {
                 "Find out what else the machine did then; remove these trials and run again to have them measured anew."
+            }
+            Self::AnchorMissing { .. } => {
+                "Read in `failed/` why it failed, if it did, and run the experiment again: it goes on with these."
             }
             Self::AnchorScatters { .. } => {
                 "Differences between cells below this one say nothing: measure longer, or on a machine with nothing else to do."

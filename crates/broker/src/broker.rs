@@ -525,6 +525,18 @@ impl Broker {
         }
     }
 
+    /// What a client says next. If it is a broker that was to be told of a message for one of its
+    /// own clients, that one waits no longer.
+    fn next_bytes<'a>(&mut self, id: ClientId, rest: &'a [u8], now: Stamp) -> &'a [u8] {
+        let dialog = self.dialogs[id as usize].as_ref().filter(|_| !rest.is_empty());
+        let last = dialog.and_then(|dialog| dialog.slots.back());
+        if last.is_some_and(|slot| slot.hold == Hold::Open(ReplyWord::Ready)) {
+            self.give_up_waiting(id);
+            self.spread(now);
+        }
+        rest
+    }
+
     fn carry_out(&mut self, id: ClientId, request: &Request<'_>, mut visit: Visit, now: Stamp) {
         self.turn = self.turn.saturating_sub(self.length_of(id, request));
         let verb = request.verb();
@@ -563,6 +575,7 @@ impl Broker {
                 let shape = match request {
                     Request::ReserveBatch { .. } => ReplyWord::ReservedBatch,
                     Request::Pop { .. } => ReplyWord::Popped,
+                    Request::Await { .. } if self.queues.is_divided() => ReplyWord::Ready,
                     _ => ReplyWord::Reserved,
                 };
                 self.wait_for_answer(id, Hold::Open(shape), verb, visit);
@@ -930,10 +943,12 @@ impl Dialog {
     }
 
     fn is_held_back(&self) -> bool {
+        // What a broker says next that waits for one of its clients ends that.
+        let waits = |slot: &Slot| matches!(slot.hold, Hold::Open(word) if word != ReplyWord::Ready);
         self.lacking
             || self.is_full()
             || self.slots.len() >= MOST_SLOTS
-            || matches!(self.slots.back(), Some(Slot { hold: Hold::Open(_), .. }))
+            || self.slots.back().is_some_and(waits)
             || (self.stuck && self.slots.iter().any(|slot| matches!(slot.hold, Hold::Asked(_))))
     }
 }

@@ -237,6 +237,7 @@ pub fn reason(silence: NeedSilence) -> &'static str {
         NeedSilence::NoArrivals => "no_arrivals",
         NeedSilence::FewServices => "few_services",
         NeedSilence::ManyGivenUp => "many_given_up",
+        NeedSilence::Bursts => "bursts",
         NeedSilence::TooMany => "too_many",
     }
 }
@@ -390,8 +391,8 @@ mod tests {
 
     #[test]
     fn reasons_are_written_as_the_model_writes_them() {
-        use NeedSilence::{FewServices, ManyGivenUp, NoArrivals, TooMany};
-        for silence in [NoArrivals, FewServices, ManyGivenUp, TooMany] {
+        use NeedSilence::{Bursts, FewServices, ManyGivenUp, NoArrivals, TooMany};
+        for silence in [NoArrivals, FewServices, ManyGivenUp, Bursts, TooMany] {
             assert_eq!(serde_json::to_value(silence).unwrap(), reason(silence));
         }
     }

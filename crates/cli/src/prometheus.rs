@@ -157,7 +157,10 @@ impl Prometheus {
         match &answer.data.result[..] {
             [one] => Ok(one.values.iter().filter_map(of_text).collect()),
             [] => Err(Failure::usage(format!("`{query}` gives nothing over the last {}", range.over()))
-                .hint("try it in Prometheus' own page: are the names right, and is it scraped?")
+                .hint(format!(
+                    "try it in Prometheus' own page: are the names right, and is it scraped at least twice in each step? $step is {} now, --step sets it",
+                    duration(seconds(range.step))
+                ))
                 .at(flag)),
             several => Err(Failure::usage(format!("`{query}` gives {} series", several.len()))
                 .hint("one is needed: put sum (…) around it")

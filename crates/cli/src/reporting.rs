@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use krarup_analysis::anchor::AnchorRuns;
+use krarup_analysis::anchor::{self, AnchorRuns};
 use krarup_analysis::design;
 use krarup_analysis::missing;
 use krarup_analysis::predict::{self, WantedPredictions};
@@ -105,6 +105,10 @@ impl RecordedExperiment<'_> {
         });
         let concern = |warning| Concern { levels: None, warning };
         results.concerns.extend(anchor.iter().flat_map(AnchorRuns::warnings).map(concern));
+        if spec.anchor.is_some() {
+            let repetitions = trials.iter().map(|trial| trial.repetition);
+            results.concerns.extend(anchor::lacking(anchor.as_ref(), repetitions).map(concern));
+        }
         results.anchor = anchor;
         if let Some(base) = &spec.base {
             let levels = base.get_ref().iter().map(|(name, level)| (name.clone(), level.0.clone()));
@@ -155,7 +159,8 @@ impl RecordedExperiment<'_> {
         self.plan.cells.iter().map(cell).collect()
     }
 
-    /// The levels of each attempt at one of the plan's trials that failed.
+    /// The levels of each attempt at one of the plan's trials that failed, and was not merely run
+    /// again because others had used the machine.
     fn failed(&self) -> Result<Vec<Vec<(String, String)>>, Failure> {
         let identities = trials::identities(self.plan, self.store)?;
         let is_planned = |manifest: &Manifest| {
@@ -163,6 +168,8 @@ impl RecordedExperiment<'_> {
             !is_anchor_run(manifest.repetition) && cells.any(|cell| identities.holds(cell, manifest))
         };
         let failures = self.store.failures().into_iter().map(|(_, manifest)| manifest);
+        let failures =
+            failures.filter(|manifest| manifest.disturbed.is_none() || manifest.failed != manifest.disturbed);
         Ok(failures.filter(is_planned).map(|manifest| manifest.levels).collect())
     }
 

@@ -64,7 +64,8 @@ pub fn system(core: &Core, config: &Config, processors: f64) -> LiveSystem {
         // A server may be in several pools, and be described in one of them.
         let of_name = || configured.iter().filter(|one| one.address.to_string() == name);
         let link = of_name().find_map(|one| one.link).map(|bits| bits / 8.0);
-        LiveServer { processors: of_name().find_map(|one| one.cpu), link, name, ..LiveServer::default() }
+        let (processors, away) = (of_name().find_map(|one| one.cpu), !server.is_up());
+        LiveServer { processors, link, away, name, ..LiveServer::default() }
     });
     let (lanes, loops) = match (config.engine, config.thread_form()) {
         (Engine::Threads, Ok(ThreadDesign::Workers(workers))) => (Some(workers), 1),

@@ -464,9 +464,11 @@ impl Pool {
         );
         // What it was given meanwhile was not counted, nor what it missed: it goes on level.
         if let Some(before) = before.filter(|_| self.pushed.is_none()) {
-            let server = self.servers[before.place];
-            if std::mem::take(&mut self.members[before.place].up) {
+            let (server, member) = (self.servers[before.place], &mut self.members[before.place]);
+            let returning = member.returning;
+            if std::mem::take(&mut member.up) {
                 self.server_up(server, now, false);
+                self.members[before.place].returning = returning;
             }
         }
     }
@@ -603,7 +605,9 @@ impl Pool {
             let places = untried.filter_map(|&server| places.of_server(server));
             order.extend(places.filter(|&place| members[place].up));
         }
-        if let Some(place) = pushed.as_mut().and_then(|pushed| pushed.takes(order)) {
+        // One that is left out, or has just come back, gets what any such server gets.
+        let pushed = pushed.as_mut().filter(|pushed| members[pushed.place].returning.is_none());
+        if let Some(place) = pushed.and_then(|pushed| pushed.takes(order)) {
             return Some(servers[place]);
         }
         let mut declined = false;

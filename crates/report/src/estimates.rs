@@ -48,6 +48,15 @@ fn ended_early(results: &Results) -> &'static str {
     }
 }
 
+/// What is to be added there where cells are compared with each other.
+pub(crate) fn compared_early(results: &Results) -> &'static str {
+    if results.ended_early {
+        " Runs ended when their spread was small: these intervals are somewhat too narrow, and more of the cells that are alike may be called better or worse than that."
+    } else {
+        ""
+    }
+}
+
 /// What the bars at the points are, and on how many observations they rest.
 pub(crate) fn intervals(results: &Results) -> String {
     let of_runs = observations(results, IntervalBasis::Repetitions, "repetition");

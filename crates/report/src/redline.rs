@@ -38,12 +38,14 @@ pub fn table(report: &RedlineReport) -> Table {
 /// Why it ended.
 pub fn reason(end: RedlineEnd) -> &'static str {
     match end {
-        RedlineEnd::Target => "the server's reads missed the target in two of three seconds",
-        RedlineEnd::Errors => "a request failed",
+        RedlineEnd::Target => "the server's reads missed the target in two of three looks",
+        RedlineEnd::Errors => "a request failed, or a server of the pool is down",
         RedlineEnd::Contention => "the service time rose by more than 15 %: contention begins",
         RedlineEnd::Others => "the other servers became slower by a fifth",
         RedlineEnd::MostWeight => "the server has had the most that it may get, and kept to the target",
-        RedlineEnd::FewReads => "there are too few reads to tell: at least 50 a second",
+        RedlineEnd::FewReads => {
+            "there are too few reads to tell: 50 a second, and in 20 s 200 for p99, 2,000 for p99.9"
+        }
         RedlineEnd::TimeOver => "the time is over",
         RedlineEnd::Stopped => "it was told to end, or the configuration has changed",
         RedlineEnd::Stuck => "an event loop did not answer",
@@ -88,6 +90,7 @@ mod tests {
         let proven = ProvenServer {
             target: ResponseTarget { quantile: 0.57, seconds: 0.002 },
             server_per_s: 1_000.0,
+            usual_parts: None,
             traffic_per_s: 3_000.0,
             missed_per_s: None,
             slower_per_s: None,

@@ -16,7 +16,7 @@ use krarup_units::{Unit, text};
 
 use crate::comparison::change_in_words;
 use crate::document::{Block, Column, EstimateCell, Note, Table, TableValue};
-use crate::estimates::measured;
+use crate::estimates::{self, measured};
 use crate::figures::{Axis, Figure, Plot, Scatter, ScatterGroup, Tint};
 use crate::workloads::{clients, drawn_at_limits, not_drawn};
 
@@ -99,7 +99,7 @@ fn relative_table(results: &Results, unit: Unit, shown: impl Fn(&MeasureChange) 
         title: "Change relative to the base".into(),
         caption: "Each cell beside the one that has the base's levels and is otherwise the same. In brackets stands Welch's 95 % interval, of the logarithms of \
                   the runs of both; where it covers 0 there is no conclusion. What is better or worse is so with an error of 5 % for all comparisons of this table together (Holm 1979)."
-            .into(),
+            .to_owned() + estimates::compared_early(results),
         columns: vec![
             Column::new("cell", Unit::Text),
             Column::new("base", Unit::Text),

@@ -450,7 +450,7 @@ fn anchor_table(results: &Results) -> Option<Table> {
     let drift = anchor.drift.as_ref().map_or(String::new(), |drift| {
         let half = drift.interval.map_or(f64::NAN, |interval| interval.half_width());
         format!(
-            " From the first run to the last its throughput changed by {} ± {}.",
+            " From the first run that is pooled to the last its throughput changed by {} ± {}.",
             Unit::Share.show(drift.value),
             Unit::Share.show(half)
         )

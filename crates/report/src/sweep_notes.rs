@@ -38,9 +38,11 @@ fn topic(warning: &Warning) -> Topic {
         | Warning::RowsLost { .. }
         | Warning::Unread { .. }
         | Warning::RunsMissing { .. }
+        | Warning::RunsRefused { .. }
         | Warning::Disordered { .. }
         | Warning::OneRepetition
         | Warning::NotPooled { .. }
+        | Warning::AnchorMissing { .. }
         | Warning::AnchorScatters { .. }
         | Warning::Drift { .. } => Topic::Whole,
         Warning::InteractiveLaw { .. } | Warning::GeneratorBusy { .. } | Warning::Misses { .. } => {

@@ -280,10 +280,11 @@ impl LiveHeadroom {
 
 /// What servers have shown to the process that ran here before.
 fn proven_before(state: &LiveState) -> HashMap<String, (ServerProof, Instant)> {
-    let Some(path) = &state.redline_lock else { return HashMap::new() };
+    let found = state.redline_lock.as_ref().zip(state.listens_at());
+    let Some((path, proxy)) = found else { return HashMap::new() };
     let now = Instant::now();
     let of_age = |(server, proof, age)| (server, (proof, now.checked_sub(age).unwrap_or(now)));
-    proofs(path, &state.listens_at(), SystemTime::now()).into_iter().map(of_age).collect()
+    proofs(path, &proxy, SystemTime::now()).into_iter().map(of_age).collect()
 }
 
 #[cfg(test)]
@@ -334,6 +335,7 @@ mod tests {
         let proven = ProvenServer {
             target: "p99 < 8ms".parse().unwrap(),
             server_per_s: 20_000.0,
+            usual_parts: Some(0.5),
             traffic_per_s: 40_000.0,
             missed_per_s: None,
             slower_per_s: None,

@@ -4,6 +4,8 @@
 //! A loop hands out what it keeps between two passes, as plain data (some 100 µs for 1.5 MiB); the
 //! thread that asks puts that of several together.
 
+use std::fs;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use krarup_net::snapshots::{SnapshotSlot, SnapshotSlots};
 use krarup_proxy::Config;
 use krarup_proxy::live::{KeyState, ReplicatedPool};
 use krarup_record::LiveSnapshot;
+use krarup_units::Address;
 
 /// What was kept of the traffic, by one loop or several, and of which system it is.
 #[derive(Clone, Debug)]
@@ -37,6 +40,9 @@ impl LiveState {
     fn and(mut self, other: Self) -> Self {
         self.kept.merge(&other.kept);
         self.keys.extend(other.keys);
+        for (server, elsewhere) in self.system.servers.iter_mut().zip(&other.system.servers) {
+            server.away |= elsewhere.away;
+        }
         self
     }
 
@@ -45,9 +51,22 @@ impl LiveState {
         self.config.as_ref().map(|config| config.shares_digest())
     }
 
-    /// The address by which a proxy is told from others before the same servers.
-    pub(crate) fn listens_at(&self) -> String {
-        self.config.as_ref().map(|config| config.listen.to_string()).unwrap_or_default()
+    /// The address by which a proxy is told from others before the same servers; none: it is not
+    /// known to be its own.
+    pub(crate) fn listens_at(&self) -> Option<String> {
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        own_address(&self.config.as_ref()?.listen, host.trim())
+    }
+}
+
+/// The address of the machine of this name; one that other machines have too begins with the name,
+/// and is none where there is none.
+fn own_address(listen: &Address, host: &str) -> Option<String> {
+    let is_unspecified = listen.host.parse::<IpAddr>().is_ok_and(|number| number.is_unspecified());
+    match host {
+        _ if !is_unspecified && !listen.is_local() => Some(listen.to_string()),
+        "" => None,
+        host => Some(format!("{host}/{listen}")),
     }
 }
 
@@ -113,6 +132,25 @@ mod tests {
             assert_eq!(question(vec![state]).ask().unwrap().system.processors_per_loop, now);
         }
         assert_eq!((LiveSystem::per_loop(0.5, 2), LiveSystem::per_loop(4.0, 2)), (0.25, 1.0));
+    }
+
+    /// So that what was proven to one proxy is not told by another that listens as it does.
+    #[test]
+    fn an_address_that_other_machines_have_too_goes_with_the_name_of_the_machine() {
+        let own = |listen: &str, host: &str| own_address(&listen.parse().unwrap(), host);
+        for shared in ["0.0.0.0:11211", "[::]:11211", "127.0.0.1:11211", "unix:/run/proxy.sock"] {
+            let (first, second) = (own(shared, "one"), own(shared, "two"));
+            assert!(first.is_some() && second.is_some() && first != second, "{first:?}, {second:?}");
+            assert_eq!(own(shared, ""), None, "{shared}");
+        }
+        assert_eq!(own("10.0.0.9:11211", "one").as_deref(), Some("10.0.0.9:11211"));
+    }
+
+    #[test]
+    fn a_server_is_away_where_one_loop_has_it_so() {
+        let mut states: Vec<LiveState> = (0..2).map(state_of).collect();
+        states[1].system.servers[0].away = true;
+        assert!(question(states).ask().unwrap().system.servers[0].away);
     }
 
     #[test]

@@ -58,6 +58,8 @@ struct RedlineState {
     stop: bool,
     /// When each server was pushed last.
     pushed: HashMap<String, Instant>,
+    /// Since when all servers have had their usual shares, by the loops' clock.
+    usual_since: Stamp,
 }
 
 impl RedlineState {
@@ -124,8 +126,8 @@ fn is_on(name: &str, value: &str) -> Result<bool, Mistake> {
 
 /// One that may begin.
 struct PreparedRedline {
-    /// Where this proxy listens.
-    proxy: String,
+    /// Where this proxy listens, and no other.
+    proxy: Option<String>,
     pool: String,
     server: String,
     /// The digest of the shares that servers get without it.
@@ -192,6 +194,14 @@ impl LiveRedline {
             _ => None,
         };
         self.check(asked, &live.system.servers[server].name, target, shared.as_ref()).map_err(refused)?;
+        let away = pool.servers.iter().map(|&holder| &live.system.servers[holder]).find(|one| one.away);
+        if let Some(one) = away.filter(|_| !asked.dry_run) {
+            return Err(refused(Mistake::new(
+                format!("server {} is down", one.name),
+                "push one when all servers of its pool are up: until then the others have its reads",
+            )));
+        }
+        let usual_since = lock(&self.state).usual_since;
         let settings = RedlineSettings {
             target,
             most_weight: asked.most_weight.unwrap_or(MOST_WEIGHT),
@@ -202,7 +212,7 @@ impl LiveRedline {
             pool: pool.name.clone(),
             server: live.system.servers[server].name.clone(),
             shares: live.shares_digest(),
-            redline: Redline::new(settings, server, pool.servers.clone(), live.kept.at),
+            redline: Redline::new(settings, server, pool.servers.clone(), usual_since, live.kept.at),
             shared,
         };
         if asked.dry_run {
@@ -267,7 +277,7 @@ impl LiveRedline {
 
     /// Runs one to its end, on a thread of its own.
     fn run(&self, mut prepared: PreparedRedline) {
-        let mut ordered = None;
+        let (mut ordered, mut until) = (None, Stamp::default());
         let ended = loop {
             let state = lock(&self.state);
             let waited = self.changed.wait_timeout_while(state, LOOK, |state| !state.stop);
@@ -281,7 +291,7 @@ impl LiveRedline {
             if let RedlineOrder::End(end) = prepared.redline.look(&live.kept, &live.system) {
                 break end;
             }
-            let until = Stamp(live.kept.at.0 + HOLDS.0);
+            until = Stamp(live.kept.at.0 + HOLDS.0);
             self.orders.set_push(Some(prepared.push(until)));
             lock(&self.state).report = Some(prepared.report(None));
             // Another share holds from here on, not a second later.
@@ -292,15 +302,15 @@ impl LiveRedline {
         };
         self.orders.set_push(None);
         // Every loop has gone back when it answers; one that is stuck goes back by itself.
-        let _ = self.live.ask();
+        let usual_since = self.live.ask().map_or(until, |live| live.kept.at);
         let report = prepared.report(Some(ended));
         // Where the server was at a limit at once, what it had proven before counts no longer.
         if let Some(proven) = prepared.redline.shown(ended) {
             let proof = ServerProof { proven, shares: prepared.shares };
             self.headroom.prove(&prepared.server, proof);
-            if let Some(shared) = &mut prepared.shared {
+            if let Some((shared, proxy)) = prepared.shared.as_mut().zip(prepared.proxy.as_ref()) {
                 // Where it cannot be written it is known until the end of this process.
-                let _ = shared.note_proof(&prepared.server, &prepared.proxy, proof, SystemTime::now());
+                let _ = shared.note_proof(&prepared.server, proxy, proof, SystemTime::now());
             }
         }
         let target = prepared.redline.target();
@@ -308,6 +318,7 @@ impl LiveRedline {
         drop(prepared);
         let mut state = lock(&self.state);
         (state.report, state.running) = (Some(report), false);
+        state.usual_since = state.usual_since.max(usual_since);
         self.changed.notify_all();
         drop(state);
         // What the deeper queues showed of the server is remembered.

@@ -5,8 +5,10 @@
 //! ```text
 //! 1764180000 10.0.0.4:11211                  seconds since 1970 (UTC), and the server
 //! proven 1764180300 10.0.0.4:11211 10.0.0.9:11211 00c0ffee00c0ffee {…}
-//!                                            the same when it ended, where the proxy listens, of
-//!                                            which shares, and the proof as JSON
+//!                                            the same when it ended, where the proxy listens (with
+//!                                            its machine's name before it, as `one/0.0.0.0:11211`,
+//!                                            where other machines have that address too), of which
+//!                                            shares, and the proof as JSON
 //! ```
 //!
 //! How much of all traffic gets to the server is another share at another proxy, and with other
@@ -235,6 +237,7 @@ mod tests {
             proven: ProvenServer {
                 target,
                 server_per_s: 700.0,
+                usual_parts: None,
                 traffic_per_s,
                 missed_per_s: None,
                 slower_per_s: Some(2_000.0),

@@ -183,7 +183,8 @@ pub struct TopTube {
     pub arrivals_per_s: Option<f64>,
     /// Age of the oldest message that waits.
     pub oldest_s: Option<Seconds>,
-    /// The time from hand-out to delete that 95 % of the latest do not exceed.
+    /// The time from hand-out to delete that 95 % of the latest do not exceed, of the broker where
+    /// it is longest.
     pub service_p95_s: Option<Seconds>,
     /// The time from ready to hand-out that 95 % do not exceed; none: none was handed out, or the
     /// tube was not listed at the look before.

@@ -20,14 +20,13 @@ impl Service for Broker {
         let mut done = 0;
         self.turn = A_TURN;
         loop {
-            let rest = &bytes[done..];
+            let rest = self.next_bytes(id, &bytes[done..], now);
             let Some(dialog) = self.dialogs[id as usize].as_mut() else { return bytes.len() };
             (dialog.stuck, dialog.turn_over) = (false, false);
             if dialog.quitting {
                 done = bytes.len();
-                break;
             }
-            if rest.is_empty() {
+            if dialog.quitting || rest.is_empty() {
                 break;
             }
             if let Some(discard) = dialog.discard.take() {
@@ -57,11 +56,9 @@ impl Service for Broker {
             }
             self.turn -= 1;
             if dialog.memcached.is_some() {
-                match self.memcached_bytes(id, rest, received, now) {
-                    0 => break,
-                    used => done += used,
-                }
-                continue;
+                let used = self.memcached_bytes(id, rest, received, now);
+                done += used;
+                if used > 0 { continue } else { break }
             }
             match request::parse(rest, self.settings.largest) {
                 Parsed::Incomplete { needed } => {
@@ -90,8 +87,8 @@ impl Service for Broker {
                         break;
                     }
                     done += used;
-                    let row =
-                        Visit { bytes_in: used as u64, ..Visit::at(received, operation(request.verb())) };
+                    let at = Visit::at(received, operation(request.verb()));
+                    let row = Visit { bytes_in: used as u64, ..at };
                     self.carry_out(id, &request, row, now);
                 }
             }

@@ -11,6 +11,7 @@ use crate::database::{Backlog, DatabaseRequest, ResultCode, ResultRow, TubeBackl
 use crate::job::JobCounts;
 use crate::metrics::{BrokerSnapshot, exposition};
 use crate::queues::{self, Resident, StoredQueue};
+use crate::shards::Shard;
 
 pub(super) fn broker(durable: bool) -> Broker {
     let (settings, queues, recorder) = parts(durable);
@@ -363,6 +364,23 @@ fn what_the_store_has_refused_is_not_counted_and_waits_no_more() {
     say(&mut broker, id, "put 0 0 1 1\r\na\r\n");
     commit(&mut broker);
     assert_eq!(counted(&broker), (1, 1));
+}
+
+/// One of a client that has its message from another owner counts no more as waiting here. With one
+/// owner of all queues, what a client sends while it waits is its next request.
+#[test]
+fn a_broker_that_asks_something_else_waits_no_longer() {
+    for (of, waiting, answers) in [(2, 0, "TIMED_OUT\r\nTIMED_OUT\r\n"), (1, 1, "")] {
+        let (settings, _, recorder) = parts(false);
+        let shard = Shard { number: 0, of };
+        let queues = Queues::new(queues::QueueSettings { shard, ..Default::default() });
+        let mut broker = Broker::new(settings, queues, recorder);
+        let id = broker.opened();
+        assert_eq!(say(&mut broker, id, "await 3600\r\n"), "");
+        assert_eq!((broker.queues().totals().waiting, broker.paused(id)), (1, of == 1));
+        broker.read(id, b"await 0\r\n", NOW, NOW);
+        assert_eq!((broker.queues().totals().waiting, &*hear(&mut broker, id)), (waiting, answers));
+    }
 }
 
 /// One client waits for a line to be read, and another deletes what is in it by its number.

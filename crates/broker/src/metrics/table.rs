@@ -248,7 +248,7 @@ pub const TABLE: &[BrokerMetric] = &[
         "krarup_broker_tube_arrivals_per_second",
         |tube| tube.arrivals_per_s,
         |others| others.arrivals_per_s,
-        "Messages of the tube that became ready, per second of the last ten minutes, or of the last where they are many.",
+        "Messages of the tube that became ready, per second of the last ten minutes, or of the last where they are many; in `batch` and `direct` a delayed one counts at its put.",
     ),
     tube(
         "krarup_broker_tube_oldest_age_seconds",
@@ -287,7 +287,7 @@ pub const TABLE: &[BrokerMetric] = &[
     tube_total(
         "krarup_broker_tube_arrivals_total",
         |jobs| jobs.arrived as f64,
-        "Messages of the tube that became ready, those given back once more.",
+        "Messages of the tube that became ready, those given back once more; in `batch` and `direct` a delayed one counts at its put.",
     ),
     tube_total(
         "krarup_broker_tube_redeliveries_total",
@@ -323,6 +323,7 @@ pub const TABLE: &[BrokerMetric] = &[
     of_headroom(HEADROOM_METRICS[6]),
     of_headroom(HEADROOM_METRICS[7]),
     of_headroom(HEADROOM_METRICS[8]),
+    of_headroom(HEADROOM_METRICS[9]),
 ];
 
 impl BrokerMetric {

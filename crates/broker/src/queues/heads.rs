@@ -23,6 +23,10 @@ use crate::window::KeyWindow;
 /// Messages that are read by their numbers at a time.
 const SOUGHT_AT_ONCE: usize = 1_000;
 
+/// Lines that were only counted, the longest, of which the first messages are read before a client
+/// asks for them: else the age of the oldest would not be known of a tube that is left alone.
+const MOST_UNREAD: usize = 1_000;
+
 impl Queues {
     // ---- leaving out ----------------------------------------------------------------------------
 
@@ -352,7 +356,26 @@ impl Queues {
 
     /// Whether something is to be read from the store.
     pub fn has_fetch(&self) -> bool {
-        self.heads.fetching.is_none() && !(self.heads.wanted.is_empty() && self.heads.seekers.is_empty())
+        let wants = !(self.heads.wanted.is_empty() && self.heads.seekers.is_empty());
+        self.heads.fetching.is_none() && (wants || self.has_unread())
+    }
+
+    /// Whether there are lines of which nothing was read since they were counted, and room.
+    fn has_unread(&self) -> bool {
+        let has_room = self.settings.resident.is_some_and(|resident| self.used < resident.bytes);
+        has_room && !self.heads.unread.is_empty()
+    }
+
+    /// The longest of them.
+    fn next_unread(&mut self) -> Option<FetchRequest> {
+        while self.has_unread()
+            && let Some((_, line)) = self.heads.unread.pop_last()
+        {
+            if self.place_of(&line) == Some((0, 0)) {
+                return Some(FetchRequest::Line(line));
+            }
+        }
+        None
     }
 
     /// What is to be read next, while nothing is written; its answer comes to [`Self::fetched`]
@@ -372,7 +395,7 @@ impl Queues {
             self.heads.fetching = Some(FetchRequest::Seekers(some));
             return Some(Fetch::Named(ids));
         }
-        while let Some(wanted) = self.heads.wanted.pop_front() {
+        while let Some(wanted) = self.heads.wanted.pop_front().or_else(|| self.next_unread()) {
             let fetch = match &wanted {
                 FetchRequest::Line(line) => self.place_of(line).map(|from| Fetch::Heads(line.clone(), from)),
                 _ => Some(Fetch::Begin),
@@ -618,6 +641,11 @@ impl Queues {
                 self.totals.ready += count;
                 if expires {
                     self.want(line);
+                } else {
+                    self.heads.unread.insert((count, line));
+                    if self.heads.unread.len() > MOST_UNREAD {
+                        self.heads.unread.pop_first();
+                    }
                 }
             }
             StoredQueue::Delayed(name) => {

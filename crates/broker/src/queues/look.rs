@@ -173,6 +173,11 @@ impl Queues {
         })
     }
 
+    /// Whether other brokers own some of the tubes, and all clients are brokers.
+    pub(crate) fn is_divided(&self) -> bool {
+        !self.settings.shard.is_whole()
+    }
+
     /// Whether a tube of this name is there.
     pub(crate) fn has_tube(&self, name: &str) -> bool {
         self.tubes.find(name).is_some()

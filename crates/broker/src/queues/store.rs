@@ -1,6 +1,6 @@
 //! What is asked of a store that has messages which are not in memory, and what is known of these.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::changes::MessageRow;
@@ -68,6 +68,9 @@ pub(super) struct Heads {
     /// Whether any line was ever cut.
     pub(super) begun: bool,
     pub(super) wanted: VecDeque<FetchRequest>,
+    /// Lines of ready messages that were only counted when the queues were loaded, the shortest
+    /// first.
+    pub(super) unread: BTreeSet<(u64, StoredQueue)>,
     pub(super) fetching: Option<FetchRequest>,
     /// Messages that are here beside their lines, and the batch after which the store knows all
     /// about them.

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use krarup_analysis::predict::{busiest_machine, link_use, process_use};
+use krarup_analysis::trial::{ProcessCpu, SystemPart};
 use krarup_lab::plan::Plan;
 use krarup_lab::spec::Spec;
 use krarup_lab::store::ResultsDirectory;
@@ -28,7 +29,7 @@ use krarup_model::table::ResultTable;
 use krarup_record::WindowRow;
 use krarup_record::file::{holds, load, log, windows};
 use krarup_record::holds::HoldRow;
-use krarup_record::summary::MiddlewareSummary;
+use krarup_record::summary::{DATABASE, MiddlewareSummary};
 
 use super::files::failed;
 use crate::experiment::SpecSource;
@@ -47,7 +48,7 @@ pub(super) struct MeasurementFiles {
     pub(super) holds: Option<ResultTable>,
     /// The windows of all runs that lie within what their clients measured.
     pub(super) windows: Vec<WindowRow>,
-    /// Middlewares of the run with the most.
+    /// Middlewares of each run that they recorded; 0 where there is none.
     pub(super) middlewares: usize,
     /// Whether there are trials on a scaled testbed, of which windows are left out.
     pub(super) scaled: bool,
@@ -59,15 +60,17 @@ pub(super) struct MeasurementFiles {
 pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result<MeasurementFiles, Failure> {
     let mut rows = Vec::new();
     let (mut seen, mut windows) = (Vec::new(), Vec::new());
-    let (mut most, mut at_clients, mut recorded, mut scaled) = (0, false, false, false);
+    let (mut at_clients, mut scaled) = (false, false);
+    // How many middlewares recorded a run.
+    let mut numbers: BTreeSet<usize> = BTreeSet::new();
     for path in paths {
         if path.is_dir() {
             for run in runs(path)? {
                 let records = holding(&run, "summary.json")?;
                 // A trial with a middleware of ours has its records: none is there.
                 let none = records.is_empty() && trials::is_trial(&run);
-                (at_clients, recorded) = (at_clients || none, recorded || !none);
-                most = most.max(records.len());
+                at_clients |= none;
+                numbers.extend((!none).then_some(records.len()));
                 scaled |= trials::slower(&run).is_some();
                 rows.push(row(&run, (!none).then_some(&*records), &mut seen, &mut windows)?);
             }
@@ -76,14 +79,22 @@ pub(super) fn read_all(paths: &[PathBuf], unit: f64, middlewares: u64) -> Result
             rows.extend(read.map_err(|error| failed(path, &error))?);
         }
     }
-    if at_clients && recorded {
+    if at_clients && !numbers.is_empty() {
         return Err(Failure::usage(
             "some runs were recorded by a middleware of ours, and others by clients alone",
         )
         .hint("the one and the other are models of different things: calibrate each by itself"));
     }
-    let holds = (!seen.is_empty()).then(|| hold_table(&seen));
-    Ok(MeasurementFiles { rows, holds, windows, middlewares: most, scaled, at_clients })
+    if numbers.len() > 1 {
+        let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+        let what = format!("runs were recorded by different numbers of middlewares: {}", numbers.join(", "));
+        return Err(Failure::usage(what).hint(
+            "what one carries is no limit of two: calibrate the folders of each number by themselves",
+        ));
+    }
+    let middlewares = numbers.last().copied().unwrap_or(0);
+    let holds = (!seen.is_empty()).then(|| hold_table(&seen, middlewares));
+    Ok(MeasurementFiles { rows, holds, windows, middlewares, scaled, at_clients })
 }
 
 /// The runs in a folder: itself, or those in it, however deep, by name. Of the trials of an
@@ -192,7 +203,7 @@ fn row(
     let (slower, begun) = (trials::slower(run), windows.len());
     for folder in records.unwrap_or_default() {
         let span = clocks.there((from, from + result.seconds), run, folder);
-        add(folder, span, &clients, &mut middlewares, windows)?;
+        add(folder, span, &mut middlewares, windows)?;
         if slower.is_some() {
             // Tables of what was measured second by second are of the slower machine.
             windows.truncate(begun);
@@ -225,7 +236,15 @@ fn uses(run: &Path, result: &LoadResult) -> Result<Vec<ResourceUse>, Failure> {
     let generator =
         ResourceUse { resource: BoundedResource::Generator, share: result.generator.busiest_thread };
     let mut uses = vec![generator];
-    let processes = trials::processes(run)?;
+    let mut processes = trials::processes(run)?;
+    // Each trial's servers have addresses of their own: by their places they are the same.
+    let is_server = |process: &ProcessCpu| process.station == SystemPart::Server && process.name != DATABASE;
+    let number = processes.iter().filter(|process| is_server(process)).count();
+    for (server, place) in processes.iter_mut().filter(|process| is_server(process)).zip(1..) {
+        // What one of three carries is no limit of one alone.
+        let of = if number > 1 { format!(" of {number}") } else { String::new() };
+        server.name = format!("server {place}{of}");
+    }
     let known = processes.iter().filter(|process| process.cores > 0.0 && result.seconds > 0.0);
     uses.extend(known.map(|process| {
         process_use(process.station, &process.name, process.busy / result.seconds / process.cores)
@@ -251,17 +270,17 @@ fn drift(result: &LoadResult) -> Option<f64> {
     Some(mean(second) / mean(first) - 1.0).filter(|drift| drift.is_finite())
 }
 
-/// Adds what one middleware recorded while the clients measured: every request where rows were
-/// kept, else whole windows.
+/// Adds what one middleware recorded while the clients measured: every request where the rows of
+/// all were kept, else whole windows, which count all.
 fn add(
     folder: &Path,
     (from, to): (f64, f64),
-    clients: &ClientMeasurements,
     middlewares: &mut Middlewares,
     windows: &mut Vec<WindowRow>,
 ) -> Result<(), Failure> {
     let MiddlewareSummary { run: summary, .. } = json(&folder.join("summary.json"))?;
-    middlewares.workers += summary.workers.map_or(clients.population, u64::from);
+    middlewares.workers += summary.workers.map_or(0, u64::from);
+    middlewares.unlimited |= summary.workers.is_none();
     middlewares.free_when_answered = summary.free_when_answered;
     middlewares.cores = summary.cores.or(middlewares.cores);
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
@@ -270,7 +289,8 @@ fn add(
     let span = Span::between(from, to, log.run.epoch_unix);
     let begun = windows.len();
     windows.extend(all.into_iter().filter(|window| span.covers(window)));
-    let Some(rows) = rows::of_program(folder)? else {
+    let rows = rows::of_program(folder)?.filter(|rows| rows.sample().is_none() && rows.lost() == 0);
+    let Some(rows) = rows else {
         middlewares.add_windows(&windows[begun..], span);
         return Ok(());
     };

@@ -85,22 +85,32 @@ fn recorded_runs_become_a_model() {
     // Every run knows how busy the load generator was; what else was in use stands beside it, where
     // an experiment wrote it down.
     assert!(rows.iter().all(|row| row["uses"][0]["resource"] == "generator"), "{rows:?}");
-    let last = runs.join("24-8");
-    let load: Value = serde_json::from_slice(&fs::read(last.join("clients/1.json")).unwrap()).unwrap();
-    let seconds = load["seconds"].as_f64().unwrap();
-    let busy =
-        format!(r#"[{{"station":"servers","name":"memcached 1","seconds":{},"cores":2.0}}]"#, 1.9 * seconds);
-    fs::write(last.join("cpu.json"), busy).unwrap();
+    // Each trial has its server at another address: it is one, of which the best row is the bound.
+    for (clients, workers) in configurations {
+        let folder = runs.join(format!("{clients:0>2}-{workers}"));
+        let result = if clients == "24" { "clients/1.json" } else { "load.json" };
+        let load: Value = serde_json::from_slice(&fs::read(folder.join(result)).unwrap()).unwrap();
+        let seconds = 1.9 * load["seconds"].as_f64().unwrap();
+        let name = format!("127.0.0.1:400{clients:0>2}");
+        let busy = format!(r#"[{{"station":"servers","name":"{name}","seconds":{seconds},"cores":2.0}}]"#);
+        fs::write(folder.join("cpu.json"), busy).unwrap();
+    }
     let bounded = run(&["model", "calibrate", folder, "--out", model, "--json"]).json();
     let notes = bounded["notes"].to_string();
     assert!(
-        notes.contains("the processors of memcached 1: 95.0 % busy at") && notes.contains("the limit there"),
+        notes.contains("the processors of server 1: 95.0 % busy at") && notes.contains("the limit there"),
         "{notes}"
     );
-    let most = bounded["rows"][4]["throughput"].as_f64().unwrap() / 0.95;
+    let rows = bounded["rows"].as_array().unwrap();
+    let throughputs = rows.iter().map(|row| row["throughput"].as_f64().unwrap());
+    let most = throughputs.fold(0.0, f64::max) / 0.95;
     let far = run(&["model", "predict", model, "--population", "500", "--workers", "500", "--json"]).json();
     let said = far["predictions"][0]["throughput"]["value"].as_f64().unwrap();
     assert!(said <= 1.001 * most, "{said} of at most {most}");
+    let explained = run(&["model", "explain", model, "--json"]).json();
+    let parts = explained["parts"].as_array().unwrap().iter().map(|part| part["part"].as_str().unwrap());
+    let processors: Vec<&str> = parts.filter(|part| part.starts_with("the processors of")).collect();
+    assert_eq!(processors, ["the processors of server 1"]);
 
     let shown = run(&["model", "calibrate", folder, "--out", model, "--cores", "2"]).output;
     assert!(shown.contains("Hold time T(n)") && shown.contains("Calibration rows"), "{shown}");
@@ -116,8 +126,51 @@ fn recorded_runs_become_a_model() {
     assert!(compared["mean_error"].is_null(), "all rows were used: no evidence");
 }
 
-/// Without rows the proxy's windows of one second are what there is: those that lie wholly within
-/// what the clients measured.
+/// Two before which the clients were, with what each recorded in a folder of its own. Neither
+/// limits anything: no worker is waited for, and none need be named.
+#[test]
+fn runs_of_two_middlewares_are_apart_from_those_of_one() {
+    let here = fresh("recorded-by-two");
+    let runs = here.join("runs");
+    let store = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let populations = ["2", "4", "8"];
+    std::thread::scope(|scope| {
+        for clients in populations {
+            let (store, folder) = (store.address(), runs.join(clients));
+            scope.spawn(move || measure(store, &folder, (clients, "unlimited"), "0.5", &["--rows"]));
+        }
+    });
+    for clients in populations {
+        let run = runs.join(clients);
+        for middleware in ["a", "b"] {
+            fs::create_dir(run.join(middleware)).unwrap();
+            for file in ["histograms.hlog", "holds.csv", "rows.parquet", "summary.json", "windows.csv"] {
+                fs::copy(run.join(file), run.join(middleware).join(file)).unwrap();
+            }
+        }
+        fs::remove_file(run.join("summary.json")).unwrap();
+    }
+    let model = here.join("model.json");
+    let model = model.to_str().unwrap();
+    let calibrate = ["model", "calibrate", runs.to_str().unwrap(), "--out", model, "--json"];
+    let calibration = run(&calibrate).json();
+    for (row, clients) in calibration["rows"].as_array().unwrap().iter().zip(populations) {
+        assert_eq!(
+            (row["population"].to_string(), row["workers"].to_string()),
+            (clients.into(), clients.into())
+        );
+    }
+    let predicted = run(&["model", "predict", model, "--population", "6", "--json"]).json();
+    assert_eq!(predicted["predictions"][0]["answer"]["workers"], 6, "{predicted}");
+
+    fs::remove_dir_all(runs.join("8/b")).unwrap();
+    let pooled = Program::begin(&calibrate).ended();
+    assert_eq!(pooled.code, Some(2), "{pooled:?}");
+    assert!(pooled.errors.contains("different numbers of middlewares: 1, 2"), "{pooled:?}");
+}
+
+/// Without rows, or with those of some keys, the proxy's windows of one second are what there is of
+/// all requests: those that lie wholly within what the clients measured.
 #[test]
 fn runs_that_kept_no_rows_become_a_model_by_their_windows() {
     let here = fresh("recorded-windows");
@@ -128,7 +181,9 @@ fn runs_that_kept_no_rows_become_a_model_by_their_windows() {
     std::thread::scope(|scope| {
         for configuration in configurations {
             let (store, folder) = (store.address(), runs.join(format!("{:0>2}", configuration.0)));
-            scope.spawn(move || measure(store, &folder, configuration, "2.5", &[]));
+            let sampled = configuration.0 == "6";
+            let flags: &[&str] = if sampled { &["--rows", "--rows-sample", "1/16"] } else { &[] };
+            scope.spawn(move || measure(store, &folder, configuration, "2.5", flags));
         }
     });
     let model = here.join("model.json");
@@ -144,7 +199,7 @@ fn runs_that_kept_no_rows_become_a_model_by_their_windows() {
         );
         assert_eq!(row["cores"].as_u64(), Some(cores), "the proxy wrote down what machine it had");
         let folder = runs.join(format!("{clients:0>2}"));
-        assert!(!folder.join("rows.parquet").exists());
+        assert_eq!(folder.join("rows.parquet").exists(), clients == "6");
         let number = |name: &str| row[name].as_f64().unwrap();
         let found = (number("response"), number("wait"));
         let possible = means_of_windows(&folder.join("windows.csv"));

@@ -114,7 +114,14 @@ fn a_report_says_which_runs_are_missing() {
     let ended = run(&spec, &out);
     assert!(!ended.output.contains("are missing"), "{ended:?}");
     let place = |folder: &str, run: &str| out.join(folder).join("workload=read,connections=3").join(run);
-    fs::create_dir_all(place("failed", "")).unwrap();
+    // Another attempt, which failed.
+    let refused = place("failed", "0-1");
+    fs::create_dir_all(&refused).unwrap();
+    fs::copy(place("trials", "0").join("trial.json"), refused.join("trial.json")).unwrap();
+    let reported = Program::begin(&["report", out.to_str().unwrap()]).ended();
+    let said = "1 run of workload read, connections 3 came through, and 1 attempt failed.";
+    assert!(reported.success && reported.output.contains(said), "{reported:?}");
+    fs::remove_dir_all(refused).unwrap();
     fs::rename(place("trials", "0"), place("failed", "0-0")).unwrap();
     let reported = Program::begin(&["report", out.to_str().unwrap()]).ended();
     let said = "Runs of workload read, connections 3 are missing: 0 of 1 are complete, and 1 attempt failed.";

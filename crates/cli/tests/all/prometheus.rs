@@ -1,5 +1,5 @@
-//! `krarup headroom --prometheus` and `krarup model calibrate --prometheus`: of a server that speaks
-//! Prometheus' JSON and keeps the series of services whose truth is known.
+//! `krarup headroom --prometheus` and `krarup model calibrate --prometheus`: of a server that
+//! speaks Prometheus' JSON and keeps the series of services whose truth is known.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -244,6 +244,7 @@ fn what_cannot_be_asked_is_refused_with_a_hint() {
     };
     for (ended, part) in [
         (with("none", &[]), "--rate: `none` gives nothing over the last"),
+        (with("none", &["--over", "1h"]), "$step is 30.0 s now, --step sets it"),
         (with("two", &[]), "put sum"),
         (with("wrong", &[]), "cannot parse wrong"),
         (with("rate", &["--target", "p99 < 8ms"]), "mean < 8ms"),

@@ -6,9 +6,9 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::support::fresh;
 use crate::support::peer::{Peer, asked, listen};
 use crate::support::process::{Ended, Program};
+use crate::support::{fresh, until};
 
 fn krarup(words: &[&str]) -> Ended {
     Program::begin(words).ended()
@@ -28,6 +28,9 @@ fn before(stores: &[Program], more: &[&str]) -> (Program, SocketAddr) {
     let mut proxy = Program::begin(&[&words[..], more].concat());
     let admin = proxy
         .says(|line| line.trim().strip_prefix("metrics on http://")?.strip_suffix("/metrics")?.parse().ok());
+    let is_up = |line: &&str| line.starts_with("krarup_server_up{") && line.trim_end().ends_with("} 1");
+    let up = || asked(admin, "GET", "/metrics").lines().filter(is_up).count();
+    until("the stores are up", || up() == stores.len());
     (proxy, admin)
 }
 

@@ -93,8 +93,10 @@ impl Span {
 /// Sums over what one or several middlewares recorded within their spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Middlewares {
-    /// Workers of all of them together; of one with as many as there are clients, that many.
+    /// Workers of all of them together, but of those without a limit.
     pub workers: u64,
+    /// Whether one of them takes each request as it comes: every client has a worker then.
+    pub unlimited: bool,
     /// Cores of one of them, where it wrote them down.
     pub cores: Option<u32>,
     /// Whether a worker is free when the servers have answered, and not only when the reply has
@@ -154,10 +156,11 @@ impl Middlewares {
         if self.count == 0 {
             return wrong(
                 format!("{place}: the middleware recorded nothing while the clients measured"),
-                "do both belong to one run? windows must lie wholly within what was measured: measure some seconds, or keep --rows",
+                "do both belong to one run? windows must lie wholly within what was measured: measure some seconds, or keep --rows of all keys",
             );
         }
-        if clients.throughput <= 0.0 || clients.population == 0 || self.workers == 0 {
+        let workers = if self.unlimited { clients.population } else { self.workers };
+        if clients.throughput <= 0.0 || clients.population == 0 || workers == 0 {
             return wrong(
                 format!("{place}: no clients, no workers or no answers"),
                 "leave the run out and find out why",
@@ -168,14 +171,14 @@ impl Middlewares {
             place: place.to_owned(),
             session: session.to_owned(),
             population: clients.population,
-            workers: self.workers,
+            workers,
             throughput: clients.throughput,
             response: mean(self.response),
             wait: mean(self.queue),
             client_response: Some(clients.response),
             think: clients.think,
             cores: self.cores,
-            ..CalibrationRow::measured(clients.population, self.workers, clients.throughput)
+            ..CalibrationRow::measured(clients.population, workers, clients.throughput)
         })
     }
 }
@@ -288,8 +291,9 @@ pub fn add_link_use(rows: &mut [CalibrationRow], windows: &[WindowRow], bits_per
 }
 
 /// The curve T(n) as it was recorded: mean hold time by workers busy at `taken`, over all
-/// operations of one or several middlewares.
-pub fn hold_table<'a>(rows: impl IntoIterator<Item = &'a HoldRow>) -> ResultTable {
+/// operations. Where each run had several middlewares it is no T(n) of all: each saw its own
+/// workers.
+pub fn hold_table<'a>(rows: impl IntoIterator<Item = &'a HoldRow>, middlewares: usize) -> ResultTable {
     let columns = [
         ("busy", Unit::Count),
         ("requests", Unit::Count),
@@ -303,7 +307,12 @@ pub fn hold_table<'a>(rows: impl IntoIterator<Item = &'a HoldRow>) -> ResultTabl
         level.1 = level.1.saturating_add(row.hold.hold.0);
         level.2 += if row.worker_was_idle { row.hold.count } else { 0 };
     }
-    let mut table = ResultTable::new("Hold time T(n) by workers busy, as recorded in all runs", &columns);
+    let title = if middlewares > 1 {
+        "Hold time by workers busy of one middleware, as recorded in all runs"
+    } else {
+        "Hold time T(n) by workers busy, as recorded in all runs"
+    };
+    let mut table = ResultTable::new(title, &columns);
     for (busy, (count, sum, woken)) in levels {
         let n = count as f64;
         table.push(vec![
@@ -343,6 +352,24 @@ mod tests {
         assert_eq!((row.population, row.workers, row.client_response), (8, 4, Some(3.0)));
         let nothing = Middlewares { workers: 4, ..Default::default() }.row("a", "", &CLIENTS);
         assert!(nothing.unwrap_err().to_string().contains("recorded nothing"));
+    }
+
+    /// However many of them limit nothing, and whatever others do.
+    #[test]
+    fn without_a_limit_each_client_has_one_worker() {
+        let span = Span { from: Stamp(0), to: Stamp(5_000) };
+        for workers in [0, 4, 64] {
+            let mut seen = Middlewares { workers, unlimited: true, ..Default::default() };
+            seen.add_visit(&visit(0, 0, 1_000), &[], span);
+            assert_eq!(seen.row("a", "", &CLIENTS).unwrap().workers, CLIENTS.population);
+        }
+    }
+
+    #[test]
+    fn levels_of_several_middlewares_are_of_one() {
+        let title = |middlewares| hold_table(None::<&HoldRow>, middlewares).title;
+        assert!(title(1).contains("T(n)"), "{}", title(1));
+        assert!(title(2).contains("of one middleware") && !title(2).contains("T(n)"), "{}", title(2));
     }
 
     /// Each request is under way in all of the system, or its client thinks.

@@ -30,6 +30,8 @@ pub struct LiveServer {
     pub link: Option<f64>,
     /// What it has shown that it can do.
     pub proven: Option<ProvenServer>,
+    /// Whether it is down, as an event loop sees it.
+    pub away: bool,
     /// Where requests wait for its connections.
     pub queue: ServerQueue,
 }
@@ -66,6 +68,9 @@ pub struct ProvenServer {
     pub target: ResponseTarget,
     /// Requests a second that it answered then, over a whole step.
     pub server_per_s: f64,
+    /// Parts that it gets of a request of all traffic with its usual share; none: it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usual_parts: Option<f64>,
     /// The rate of all traffic at which it gets as much with its usual share; zero: it has shown
     /// nothing.
     pub traffic_per_s: f64,
@@ -440,8 +445,8 @@ pub struct ResourceState {
     pub full_at_per_s: Option<f64>,
     /// The share of time, or of places, in use now.
     pub busy_now: Option<f64>,
-    /// Mean effective service time on one connection, in microseconds; of the loop, processor time
-    /// per request.
+    /// Mean service time on one connection, without what the server does for others meanwhile where
+    /// that shows, in microseconds; of the loop, processor time per request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_us: Option<f64>,
     /// Its relative standard error.

@@ -12,6 +12,12 @@
 //! variation c² = (Var N − E N) / (E N)² over windows longer than three services, the tail is
 //! averaged over a gamma distribution of rates, weighted by their arrivals.
 //!
+//! Bursts that are shorter than these windows are in neither. So what was seen to arrive is also
+//! followed slot by slot, as a fluid: N messages are there, min(N, m)/S leave per second, and what
+//! comes while N exceeds m (1 + t/S) is late. With the messages of a slot spread evenly over it,
+//! that is about the least; where they come in bursts they may also come all at its beginning, and
+//! then the number is between the two, which must not be far apart.
+//!
 //! Messages that a worker gave up (released, buried, timed out) were served for at least so long;
 //! Kaplan and Meier's estimator (1958) uses what is known of them.
 
@@ -31,6 +37,11 @@ const MOST_CENSORED: f64 = 0.1;
 const RATES: usize = 40;
 /// More workers than this are not looked at.
 const MOST_WORKERS: u32 = 100_000;
+/// So many times what random arrivals have, in changes from slot to slot or in gaps, is a burst.
+const BURST: f64 = 3.0;
+/// How many times as many workers may be needed where the messages of a slot come at once as where
+/// they come evenly, if the number is to be told.
+const WIDEST: u32 = 2;
 
 /// One service of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,6 +75,8 @@ pub enum NeedSilence {
     FewServices,
     /// More than a tenth of the services were given up.
     ManyGivenUp,
+    /// Messages come in bursts that are short beside the slots in which they were counted.
+    Bursts,
     /// More than 100,000 workers would be needed.
     TooMany,
 }
@@ -129,11 +142,23 @@ pub fn workers_needed(seen: &JobTraffic, target: ResponseTarget) -> Result<Worke
             rate_variation: rate_variation * spread,
         }
     };
-    let needed = flow.needed(target).ok_or(NeedSilence::TooMany)?;
+    // At least so many, where messages come evenly or at once.
+    let fluid = |flow: &Flow, at_once: bool, least: u32| {
+        Fluid { seen, service: flow.service, at_once }.needed(target, least).ok_or(NeedSilence::TooMany)
+    };
+    let bursts = comes_in_bursts(seen);
+    let (below, above) = (at(-1.0), at(1.0));
+    let even = fluid(&flow, false, flow.needed(target).ok_or(NeedSilence::TooMany)?)?;
+    let needed = if bursts { fluid(&flow, true, even)? } else { even };
+    if needed > WIDEST * even {
+        return Err(NeedSilence::Bursts);
+    }
+    let low = fluid(&below, false, below.needed(target).unwrap_or(needed))?;
+    let high = above.needed(target).ok_or(NeedSilence::TooMany)?.max(needed);
     Ok(WorkersNeeded {
-        low: at(-1.0).needed(target).unwrap_or(needed).min(needed),
+        low: low.min(needed),
         mean: needed,
-        high: at(1.0).needed(target).ok_or(NeedSilence::TooMany)?.max(needed),
+        high: fluid(&above, bursts, high)?,
         arrivals_per_s: rate,
         service_s: service,
         service_variation,
@@ -160,25 +185,7 @@ impl Flow {
                 .sum::<f64>()
                 / weight
         };
-        let allowed = 1.0 - target.quantile;
-        // Doubling, then halving: the share that waits falls with the workers.
-        let least = ((self.rate * self.service).floor() as u32).max(1);
-        let (mut low, mut high) = (least - 1, least);
-        while late(high) > allowed {
-            if high >= MOST_WORKERS {
-                return None;
-            }
-            (low, high) = (high, MOST_WORKERS.min(2 * high));
-        }
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if late(middle) > allowed {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        Some(high)
+        least_workers(((self.rate * self.service).floor() as u32).max(1), target, late)
     }
 
     fn waits_longer(&self, workers: u32, rate: f64, time: Seconds) -> f64 {
@@ -190,6 +197,116 @@ impl Flow {
         let variation = (self.gap_variation + self.service_variation).max(1e-9);
         erlang_c(workers, load) * (-idle * time * 2.0 / variation).exp()
     }
+}
+
+/// The least number of workers, at least `least`, of which no more than the target allows are late.
+fn least_workers(least: u32, target: ResponseTarget, late: impl Fn(u32) -> f64) -> Option<u32> {
+    let allowed = 1.0 - target.quantile;
+    // Doubling, then halving: the share that waits falls with the workers.
+    let (mut low, mut high) = (least - 1, least);
+    while late(high) > allowed {
+        if high >= MOST_WORKERS {
+            return None;
+        }
+        (low, high) = (high, MOST_WORKERS.min(2 * high));
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if late(middle) > allowed {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Some(high)
+}
+
+/// The messages that were seen to arrive, as a fluid.
+struct Fluid<'a> {
+    seen: &'a JobTraffic,
+    service: Seconds,
+    /// Whether those of a slot come all at its beginning; else evenly.
+    at_once: bool,
+}
+
+impl Fluid<'_> {
+    fn needed(&self, target: ResponseTarget, least: u32) -> Option<u32> {
+        least_workers(least, target, |workers| self.late(f64::from(workers), target.seconds))
+    }
+
+    /// The share of the messages that come while `workers` need longer than `time` for those before
+    /// them.
+    fn late(&self, workers: f64, time: Seconds) -> f64 {
+        let limit = workers * (1.0 + time / self.service);
+        let (mut present, mut late, mut count) = (0.0_f64, 0.0, 0.0);
+        for &arrivals in &self.seen.arrivals {
+            count += arrivals;
+            if self.at_once {
+                present += arrivals;
+                late += (present - limit).clamp(0.0, arrivals);
+                present = self.slot(present, 0.0, workers, limit).0;
+            } else {
+                let (after, above) = self.slot(present, arrivals / self.seen.width, workers, limit);
+                late += arrivals * above;
+                present = after;
+            }
+        }
+        late / count
+    }
+
+    /// A slot that begins with so many messages: how many are there at its end, and for which part
+    /// of it they are more than `limit`, which is more than the workers.
+    fn slot(&self, present: f64, rate: f64, workers: f64, limit: f64) -> (f64, f64) {
+        let (width, service) = (self.seen.width, self.service);
+        // What it tends to while a worker is free: N' = λ − N/S; while none is, N' = λ − m/S.
+        let level = rate * service;
+        let tends = |from: f64, time: Seconds| level + (from - level) * (-time / service).exp();
+        let (mut now, mut left) = (present, width);
+        if now < workers {
+            let end = tends(now, left);
+            if end <= workers {
+                return (end, 0.0);
+            }
+            left = (left - service * ((level - now) / (level - workers)).ln()).max(0.0);
+            now = workers;
+        }
+        let slope = rate - workers / service;
+        let end = now + slope * left;
+        let busy = if end < workers { (now - workers) / -slope } else { left };
+        let last = end.max(workers);
+        let (lowest, highest) = (now.min(last), now.max(last));
+        let above = if lowest >= limit {
+            busy
+        } else if highest <= limit {
+            0.0
+        } else {
+            busy * (highest - limit) / (highest - lowest)
+        };
+        (if end < workers { tends(workers, left - busy) } else { end }, above / width)
+    }
+}
+
+/// Whether messages come in bursts: their number changes more from one slot to the next than that
+/// of random arrivals does, or, where slots are wide, their gaps vary more than they would if those
+/// of each slot came at random moments: messages of one commit come at once, however evenly commits
+/// do. Slow changes of the rate do neither.
+fn comes_in_bursts(seen: &JobTraffic) -> bool {
+    let counts = &seen.arrivals;
+    let count: f64 = counts.iter().sum();
+    let changes = counts.windows(2).map(|pair| (pair[1] - pair[0]).powi(2) / 2.0).sum::<f64>() / count;
+    // In units of a slot: a gap before the first of a slot, and those among its others.
+    let (mut empty, mut squares) = (0.0_f64, 0.0);
+    for &arrivals in counts {
+        if arrivals > 0.0 {
+            squares += (empty + 1.0 / arrivals).powi(2) + 2.0 * (arrivals - 1.0) / arrivals.powi(2);
+            empty = 0.0;
+        } else {
+            empty += 1.0;
+        }
+    }
+    let of_slots = count * squares / (counts.len() as f64).powi(2);
+    let slots_are_wide = seen.width >= 1.0;
+    changes > BURST || slots_are_wide && 1.0 + seen.gap_variation > BURST * of_slots
 }
 
 /// The middles of equal parts of a gamma distribution of mean one and this squared coefficient of
@@ -336,6 +453,45 @@ mod tests {
         let workers = needed(6_000.0).unwrap();
         assert!((60_001..61_000).contains(&workers), "{workers}");
         assert_eq!(needed(11_000.0), None);
+    }
+
+    /// A hundred messages at once in each minute of ten, each served for 0.1 s: nine workers hand
+    /// out 99 of them within a second. The mean load is that of a sixth of a worker.
+    fn minutes(service: Seconds) -> JobTraffic {
+        let arrivals = (0..600).map(|slot| if slot % 60 == 0 { 100.0 } else { 0.0 }).collect();
+        let services = vec![JobService { time: service, done: true }; 1_000];
+        JobTraffic { arrivals, width: 1.0, gap_variation: 99.0, services }
+    }
+
+    #[test]
+    fn a_burst_needs_the_workers_that_take_it_in_time() {
+        let target = ResponseTarget { quantile: 0.95, seconds: 1.0 };
+        let needed = workers_needed(&minutes(0.1), target).unwrap();
+        // Five if they came evenly over their second.
+        assert_eq!((needed.low, needed.mean, needed.high), (5, 9, 9), "{needed:?}");
+    }
+
+    /// Of a target that is short beside a slot it is not known how the messages of the slot came.
+    #[test]
+    fn bursts_that_are_short_beside_the_slots_silence() {
+        let target = ResponseTarget { quantile: 0.95, seconds: 0.1 };
+        assert_eq!(workers_needed(&minutes(0.1), target), Err(NeedSilence::Bursts));
+    }
+
+    /// Ten a second, whether all is quiet in between or not, are no bursts, nor is what random
+    /// arrivals do; twenty at the beginning of each second are, which their gaps alone show.
+    #[test]
+    fn slow_changes_of_the_rate_are_no_bursts() {
+        let bursts = |arrivals, gap_variation| {
+            comes_in_bursts(&JobTraffic { arrivals, gap_variation, width: 1.0, ..JobTraffic::default() })
+        };
+        let halves = (0..600).map(|slot| if slot < 300 { 10.0 } else { 0.0 });
+        assert!(!bursts(halves.chain([10.0]).collect(), 750.0));
+        assert!(!bursts(vec![10.0; 600], 1.0));
+        assert!(bursts(vec![20.0; 600], 19.0));
+        let mut random = RandomStream::named(7, 0, &["tubes"]);
+        let tube = Tube { rate: 40.0, burst: 0.3, service: 0.1, law: 1 };
+        assert!(!comes_in_bursts(&tube.seen(3_000, &mut random)));
     }
 
     /// How many tubes are told exactly, within one, too few by more than one, and how many have

@@ -137,10 +137,15 @@ impl OthersWork {
         (slope.z > 4.0 && slope.slope > 0.03).then(|| Self { share: slope.slope.min(0.9), gap })
     }
 
+    /// s, where the mean service time is this.
+    fn alone(&self, service: Seconds) -> Seconds {
+        service - self.share * self.gap
+    }
+
     /// The mean service time of ours when they always wait: then the gaps are those of the answers,
     /// `e = s + φ e`.
     pub(super) fn when_full(&self, service: Seconds) -> Seconds {
-        ((service - self.share * self.gap) / (1.0 - self.share)).max(0.3 * service)
+        (self.alone(service) / (1.0 - self.share)).max(0.3 * service)
     }
 }
 
@@ -347,6 +352,11 @@ pub(super) struct ServiceFit {
 }
 
 impl ServiceFit {
+    /// The mean service time without what the server does for others meanwhile, where that shows.
+    pub(super) fn own_service(&self) -> Seconds {
+        self.others.map_or(self.service, |others| others.alone(self.service).max(0.3 * self.service))
+    }
+
     /// The slope of the service time over what is outstanding, where it is beyond doubt and worth
     /// it.
     fn by_depth(&self) -> Option<RelativeSlope> {

@@ -32,6 +32,12 @@ const SWINGS: usize = 3;
 /// not act until it is met may lie just beyond.
 const SURE: f64 = 1.4;
 
+/// A server that gets more of a request than when it was pushed, by so much in logarithms and
+/// beyond chance, has another share.
+const SHARE_OF_PROVEN: f64 = 0.1;
+/// Fewer parts of requests say nothing of a share.
+const FEW_OF_SHARE: f64 = 50.0;
+
 /// Clients that wait for replies for more than this share of their time can hardly ask more often.
 const CLIENTS_WAIT: f64 = 0.7;
 
@@ -53,6 +59,7 @@ pub fn judge_remembering(
     answer.silent.extend(system.store_takes_nothing.then_some(Silence::StoreTakesNothing));
     let (from, changed) = since_when(snapshot, system);
     let kept = server_fit::seen(snapshot, system, from, snapshot.at);
+    let system = &with_shares_of_now(system, &kept);
     let clients = kept.of_clients().count();
     let Some(traffic) = SeenTraffic::of(&kept) else {
         answer.silent.push(if changed { Silence::ChangedJustNow } else { Silence::ShortTime });
@@ -351,6 +358,23 @@ fn is_refuted(rate: f64, fitted: &Fitted<'_>, modelled: &CapacityEstimate, answe
         && doubts_of(modelled, fitted, answer.target).next().is_none()
 }
 
+/// The system, where what a server has shown is told of its share of the traffic of now: while
+/// another one is down it gets more, and so as much at a lower rate.
+fn with_shares_of_now(system: &LiveSystem, kept: &Kept) -> LiveSystem {
+    let mut system = system.clone();
+    let requests = (kept.of_clients().count() as f64).max(1.0);
+    for (number, server) in system.servers.iter_mut().enumerate() {
+        let Some(proven) = &mut server.proven else { continue };
+        let parts = kept.parts.iter().filter(|part| part.server == number).count() as f64;
+        let times = proven.usual_parts.map_or(1.0, |usual| usual * requests / parts.max(1.0));
+        if parts >= FEW_OF_SHARE && -times.ln() > (4.0 / parts.sqrt()).max(SHARE_OF_PROVEN) {
+            let ends = [&mut proven.missed_per_s, &mut proven.slower_per_s].into_iter().flatten();
+            ends.chain([&mut proven.traffic_per_s]).for_each(|rate| *rate *= times);
+        }
+    }
+    system
+}
+
 /// The rates of all traffic at which redlines were ended by a limit of a server.
 struct Broke {
     /// At this rate the target, or a looser one, was missed.
@@ -542,7 +566,7 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>, allowances: &[Allowance]) -
             full_at_per_s: limit.map(|limit| limit.alone_full_at),
             busy_now: limit.map(|limit| now / limit.alone_full_at),
             // Of trips that requests share: the share of one in a trip of the full server.
-            service_us: fit.map(|fit| fit.service).or(full.map(|limit| limit.service)).map(|time| time * 1e6),
+            service_us: fit.map(|fit| fit.own_service() * 1e6).or(full.map(|limit| limit.service * 1e6)),
             standard_error: fit.map(|fit| fit.error).or(gathered.map(|fit| fit.error)),
             outside_us: fit.map(|fit| fit.delay * 1e6),
             waited: fit.map(|fit| fit.waited).or(gathered.map(|fit| fit.shared)),

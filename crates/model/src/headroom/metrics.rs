@@ -26,7 +26,7 @@ pub struct HeadroomValue {
 }
 
 /// Every metric of the headroom, in the order in which they are told.
-pub const HEADROOM_METRICS: [HeadroomMetric; 9] = [
+pub const HEADROOM_METRICS: [HeadroomMetric; 10] = [
     HeadroomMetric {
         name: "krarup_headroom_verdict",
         help: "1 for how far the answer about headroom reaches: `proven` by a redline, `stated` up to twice the highest rate seen, `projected` up to four times, else `silent`.",
@@ -38,6 +38,12 @@ pub const HEADROOM_METRICS: [HeadroomMetric; 9] = [
         help: "1 for each reason why nothing is said of the headroom.",
         labels: Some("reason"),
         values: silent,
+    },
+    HeadroomMetric {
+        name: "krarup_headroom_target_broken",
+        help: "1 while replies of the last ten seconds break the target, 0 while they keep it, also where silent; absent without a target, and with fewer than 100 replies.",
+        labels: None,
+        values: target_broken,
     },
     HeadroomMetric {
         name: "krarup_headroom_ratio",
@@ -71,7 +77,7 @@ pub const HEADROOM_METRICS: [HeadroomMetric; 9] = [
     },
     HeadroomMetric {
         name: "krarup_server_service_seconds",
-        help: "Mean service time of one request on one connection to a server, without queue and round trip; absent where few requests waited.",
+        help: "Mean service time of one request on one connection to a server, without queue and round trip and, where it shows, without what the server does for others meanwhile; absent where few requests waited.",
         labels: Some("server"),
         values: service,
     },
@@ -106,6 +112,11 @@ fn silent(headroom: &Headroom) -> Vec<HeadroomValue> {
         one(&[("reason", reason.name())], f64::from(u8::from(headroom.silent.contains(reason))))
     };
     Silence::ALL.iter().map(value).collect()
+}
+
+fn target_broken(headroom: &Headroom) -> Vec<HeadroomValue> {
+    let value = |is_broken: bool| one(&[], f64::from(u8::from(is_broken)));
+    headroom.broken_now.map(value).into_iter().collect()
 }
 
 /// What is said, unless nothing is.

@@ -26,8 +26,12 @@ const LONGEST: Nanos = Nanos::from_secs(20);
 /// A service time is known well with this relative standard error, from so many that waited.
 const PRECISE: f64 = 0.03;
 const WAITED: usize = 300;
-/// A second with fewer reads says nothing of a quantile.
+/// Fewer reads say nothing of a quantile, and so many a second must come.
 const FEW_READS: usize = 50;
+/// Nor do fewer than those of which so many lie beyond the quantile on average. Until then the
+/// quantile is too slow beyond doubt where so many reads are: one or two may be by chance.
+const BEYOND: f64 = 2.0;
+const SLOW_READS: usize = 3;
 /// Its usual share is that of the time before, unless it had fewer parts of requests then.
 const BEFORE: Nanos = Nanos::from_secs(60);
 const FEW_PARTS: f64 = 50.0;
@@ -35,7 +39,7 @@ const FEW_PARTS: f64 = 50.0;
 const RISE: f64 = 1.15;
 /// The quantile of the other holders may be so many times the worst of before.
 const WORSE: f64 = 1.2;
-/// Of so many seconds, two that are too slow end it.
+/// Of so many looks that were judged, two that are too slow end it.
 const LOOKED_AT: usize = 3;
 
 /// How far one server is pushed.
@@ -53,17 +57,17 @@ pub struct RedlineSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RedlineEnd {
-    /// The server's reads missed the target in two of three seconds.
+    /// The server's reads missed the target in two of three looks that had enough of them.
     Target,
-    /// A request failed.
+    /// A request failed, or a server of the pool is down.
     Errors,
     /// The service time rose by more than 15 %: contention begins.
     Contention,
-    /// The other holders became slower by a fifth in two of three seconds.
+    /// The other holders became slower by a fifth in two of these three looks.
     Others,
     /// The server has had the most that it may get, and kept to the target.
     MostWeight,
-    /// There are too few reads to tell.
+    /// There are too few reads to tell, or too few of them are kept for so high a quantile.
     FewReads,
     /// The time is over.
     TimeOver,
@@ -134,18 +138,21 @@ pub struct Redline {
     settings: RedlineSettings,
     server: usize,
     holders: Vec<usize>,
+    /// From when on all servers had their usual shares.
+    usual_since: Stamp,
     begun: Stamp,
     step_begun: Stamp,
+    /// Reads that came later were not judged yet.
     looked: Stamp,
     weight: f64,
-    /// Whether seconds of late were too slow, of the server and of the others.
+    /// Whether the reads judged last were too slow, of the server and of the others.
     slow: VecDeque<(bool, bool)>,
-    /// Whether the step has missed the target in a second.
+    /// Whether the step has missed the target in one of its looks.
     missed: bool,
-    /// The slowest second of the other holders before anything was moved.
+    /// The slowest look at the other holders before anything was moved.
     others_before: Option<Seconds>,
-    /// Seconds of this step with enough reads.
-    seconds: usize,
+    /// Looks of this step that had enough reads.
+    judged: usize,
     steps: Vec<RedlineStep>,
     /// For each, the rate of all traffic with which the server has as much work by itself: the
     /// least and the most.
@@ -190,12 +197,19 @@ impl AskedOfServer {
 
 impl Redline {
     /// Pushes `server`, one of the `holders` of a pool's keys (at least two), from now on; the
-    /// first step is an even share.
-    pub fn new(settings: RedlineSettings, server: usize, holders: Vec<usize>, now: Stamp) -> Self {
+    /// first step is an even share. Servers have had their usual shares since then.
+    pub fn new(
+        settings: RedlineSettings,
+        server: usize,
+        holders: Vec<usize>,
+        usual_since: Stamp,
+        now: Stamp,
+    ) -> Self {
         Self {
             settings,
             server,
             holders,
+            usual_since,
             begun: now,
             step_begun: now,
             looked: now,
@@ -203,7 +217,7 @@ impl Redline {
             slow: VecDeque::new(),
             missed: false,
             others_before: None,
-            seconds: 0,
+            judged: 0,
             steps: Vec::new(),
             as_usual: Vec::new(),
             usual: AskedOfServer::default(),
@@ -248,6 +262,7 @@ impl Redline {
         (most > 0.0).then(|| ProvenServer {
             target: self.settings.target,
             server_per_s: step.server_per_s,
+            usual_parts: Some(self.usual.parts.count() / self.usual.requests.max(1.0)),
             traffic_per_s: most,
             missed_per_s: self.missed_at.map(beyond),
             slower_per_s: self.slower_at.map(beyond),
@@ -261,6 +276,7 @@ impl Redline {
         let nothing = ProvenServer {
             target: self.settings.target,
             server_per_s: 0.0,
+            usual_parts: None,
             traffic_per_s: 0.0,
             missed_per_s: None,
             slower_per_s: None,
@@ -272,10 +288,10 @@ impl Redline {
     pub fn look(&mut self, snapshot: &LiveSnapshot, system: &LiveSystem) -> RedlineOrder {
         let now = snapshot.at;
         let failed = snapshot.windows.iter().any(|one| one.to > self.begun && one.failures > 0);
-        if failed {
+        if failed || self.is_any_away(system) {
             return RedlineOrder::End(RedlineEnd::Errors);
         }
-        if let Some(end) = self.look_at_second(snapshot) {
+        if let Some(end) = self.look_at_reads(snapshot) {
             if end == RedlineEnd::Target {
                 // The step has hardly begun: its rate is that of the one before, of its share.
                 let last = self.steps.last().zip(self.as_usual.last());
@@ -287,8 +303,8 @@ impl Redline {
         if now.0.saturating_sub(self.begun.0) > Nanos::from_seconds(self.settings.most_seconds).0 {
             return RedlineOrder::End(RedlineEnd::TimeOver);
         }
-        let (step, as_usual) = self.step(snapshot, system);
-        let precise = step.standard_error.is_some_and(|error| error <= PRECISE);
+        let (step, as_usual, reads_per_s) = self.step(snapshot, system);
+        let known = self.judged > 0 && step.standard_error.is_some_and(|error| error <= PRECISE);
         let least = self.steps.iter().filter_map(|step| step.service_us).min_by(f64::total_cmp);
         // Beyond doubt: twice the standard error apart.
         if let (Some(least), Some(service), Some(error)) = (least, step.service_us, step.standard_error)
@@ -299,15 +315,17 @@ impl Redline {
             self.as_usual.push(as_usual);
             return RedlineOrder::End(RedlineEnd::Contention);
         }
-        if lasted < SHORTEST.0 || !precise && lasted < LONGEST.0 {
+        if lasted < SHORTEST.0 || !known && lasted < LONGEST.0 {
             return RedlineOrder::Hold;
         }
-        if self.seconds == 0 {
+        if self.judged == 0 || reads_per_s < FEW_READS as f64 {
             return RedlineOrder::End(RedlineEnd::FewReads);
         }
         self.steps.push(step);
         self.as_usual.push(as_usual);
-        (self.step_begun, self.missed, self.seconds) = (now, false, 0);
+        (self.step_begun, self.missed, self.judged) = (now, false, 0);
+        // Those of this step that were not judged by themselves are judged with all of it.
+        self.looked = now;
         if self.raise() {
             RedlineOrder::Share(self.share())
         } else {
@@ -344,15 +362,24 @@ impl Redline {
         (own, others)
     }
 
-    fn look_at_second(&mut self, snapshot: &LiveSnapshot) -> Option<RedlineEnd> {
+    /// Whether a holder is down, so that the others have its reads.
+    fn is_any_away(&self, system: &LiveSystem) -> bool {
+        self.holders.iter().any(|&holder| system.servers.get(holder).is_none_or(|known| known.away))
+    }
+
+    /// Judges the reads that were not judged yet, once they are enough, or so many of them are too
+    /// slow that more would not undo it.
+    fn look_at_reads(&mut self, snapshot: &LiveSnapshot) -> Option<RedlineEnd> {
         let (mut own, mut others) = self.reads(snapshot, self.looked);
-        self.looked = snapshot.at;
-        if own.len() < FEW_READS {
+        let ResponseTarget { quantile: share, seconds } = self.settings.target;
+        let enough = (BEYOND / (1.0 - share).max(1e-9)).round() as usize;
+        let slow = own.iter().filter(|response| **response > seconds).count();
+        if own.len() < FEW_READS || own.len() < enough && slow < SLOW_READS {
             return None;
         }
-        self.seconds += 1;
-        let share = self.settings.target.quantile;
-        let is_slow = quantile(&mut own, share) > self.settings.target.seconds;
+        self.looked = snapshot.at;
+        self.judged += 1;
+        let is_slow = quantile(&mut own, share) > seconds;
         let others = (others.len() >= FEW_READS).then(|| quantile(&mut others, share));
         let untouched = self.steps.is_empty();
         let others_slow = match (others, self.others_before) {
@@ -385,12 +412,13 @@ impl Redline {
         asked
     }
 
-    /// What the step has shown until now, and the rate of all traffic with which the server has as
-    /// much work by itself: the least and the most.
-    fn step(&mut self, snapshot: &LiveSnapshot, system: &LiveSystem) -> (RedlineStep, (f64, f64)) {
+    /// What the step has shown until now, the rate of all traffic with which the server has as
+    /// much work by itself, the least and the most, and the rate of its reads.
+    fn step(&mut self, snapshot: &LiveSnapshot, system: &LiveSystem) -> (RedlineStep, (f64, f64), f64) {
         let now = snapshot.at;
         let is_first = self.steps.is_empty();
-        let before = Stamp(self.begun.0.saturating_sub(BEFORE.0));
+        // While a server was pushed no share was as usual.
+        let before = Stamp(self.begun.0.saturating_sub(BEFORE.0)).max(self.usual_since);
         let before = is_first.then(|| self.asked(&server_fit::seen(snapshot, system, before, self.begun)));
         let kept = server_fit::seen(snapshot, system, self.step_begun, now);
         let asked = self.asked(&kept);
@@ -398,7 +426,8 @@ impl Redline {
             self.usual = if before.parts.count() < FEW_PARTS { asked } else { before };
         }
         let traffic_per_s = kept.rate();
-        let server_per_s = traffic_per_s * asked.parts.count() / asked.requests.max(1.0);
+        let per_s = |parts: f64| traffic_per_s * parts / asked.requests.max(1.0);
+        let server_per_s = per_s(asked.parts.count());
         let lanes = kept.lanes_to(self.server, system);
         let fitted = server_fit::server(&kept, self.server, lanes, ServerQueue::EachConnection);
         let fit = fitted.fit.filter(|fit| fit.waited >= WAITED);
@@ -408,20 +437,21 @@ impl Redline {
         let requests = fit.as_ref().map_or(ServiceByRequest::ALIKE, |fit| fit.requests);
         let (least, most) = asked.times(&self.usual, &requests);
         let as_usual = (traffic_per_s * least, traffic_per_s * most);
+        let response_s = of(&mut own);
         let step = RedlineStep {
             weight: self.weight,
             share: self.share(),
             seconds: (now.0 - self.step_begun.0) as f64 / 1e9,
             server_per_s,
             traffic_per_s,
-            response_s: of(&mut own),
+            response_s,
             others_s: of(&mut others),
             outstanding: server_per_s * fitted.round_trip,
             service_us: fit.as_ref().map(|fit| fit.service * 1e6),
             standard_error: fit.map(|fit| fit.error),
-            kept_target: !self.missed,
+            kept_target: !self.missed && response_s <= self.settings.target.seconds,
         };
-        (step, as_usual)
+        (step, as_usual, per_s(asked.parts.reads + asked.parts.unknown))
     }
 }
 

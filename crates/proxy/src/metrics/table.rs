@@ -323,6 +323,7 @@ pub const TABLE: &[ProxyMetric] = &[
     of_headroom(HEADROOM_METRICS[6]),
     of_headroom(HEADROOM_METRICS[7]),
     of_headroom(HEADROOM_METRICS[8]),
+    of_headroom(HEADROOM_METRICS[9]),
     ProxyMetric {
         name: "krarup_hot_key_ratio",
         help: "The largest share of the pool's server time that one key takes, of the last five to ten seconds; absent where no key was sampled five times. `/hotkeys` says which it is.",

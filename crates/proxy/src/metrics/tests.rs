@@ -120,7 +120,7 @@ fn headroom(verdict: HeadroomVerdict) -> Headroom {
         target: None,
         verdict,
         silent: vec![Silence::FewWaited],
-        broken_now: None,
+        broken_now: Some(false),
         bottleneck: Some(LimitingResource { resource: ResourceKind::Server, name: "a:1".to_owned() }),
         capacity_per_s: estimate,
         saturation_per_s: Some(3_000.0),
@@ -156,6 +156,16 @@ fn silence_has_its_reason_and_no_figure_that_could_be_relied_on() {
     assert_eq!(holds(&silent, "krarup_headroom_silent"), ["{reason=\"few_waited\"}"]);
     assert_eq!(silent["krarup_headroom_silent"].len(), Silence::ALL.len());
     assert!(read(&exposition(&moment(), &process(), None))["krarup_headroom_verdict"].is_empty());
+}
+
+#[test]
+fn that_the_target_is_broken_is_said_in_silence_too() {
+    let of = |broken_now| {
+        let headroom = Headroom { broken_now, ..headroom(HeadroomVerdict::Silent) };
+        let values = read(&exposition(&moment(), &process(), Some(&headroom)));
+        values["krarup_headroom_target_broken"].iter().map(|(_, value)| *value).collect::<Vec<_>>()
+    };
+    assert_eq!([of(Some(true)), of(Some(false)), of(None)], [vec![1.0], vec![0.0], vec![]]);
 }
 
 /// Metrics as a strict reader finds them: name, then labels with value.

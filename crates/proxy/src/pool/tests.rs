@@ -96,6 +96,18 @@ fn a_reload_ends_a_set_share_and_the_server_goes_on_level() {
 }
 
 #[test]
+fn a_server_that_comes_back_gets_a_growing_share_whatever_share_is_set() {
+    let (mut pool, server) = (all_up(2), ServerId::new(0));
+    pool.went_down(server, true);
+    pool.server_up(server, NOW, true);
+    let to_the_first = |pool: &mut Pool| (0..100).filter(|_| one(pool, 1) == Some(0)).count();
+    pool.push(Some((server, 0.9, Stamp(1))), NOW);
+    assert_eq!(to_the_first(&mut pool), 0, "it is back since now");
+    pool.push(None, NOW);
+    assert_eq!(to_the_first(&mut pool), 0, "the end of a set share does not change that");
+}
+
+#[test]
 fn with_no_server_up_none_is_asked() {
     let mut pool = Pool::new(PoolSpec::of("main", vec![0, 1]));
     assert_eq!(one(&mut pool, 1), None);

@@ -177,7 +177,7 @@ pub(super) const fn legend(page: TopPage) -> &'static str {
             "up: servers; retries: reads tried at another holder after an error, or after a miss; dropped: copies, refills and shadows not sent, and copies that failed"
         }
         TopPage::Tubes => {
-            "idle: consumers that wait; service: from hand-out to delete; waited: from ready to hand-out, a day where it is longer; busy: share of the consumers' time; workers needed: within the target, with their interval"
+            "idle: consumers that wait; service: from hand-out to delete, of the broker where it takes longest; waited: from ready to hand-out, a day where it is longer; busy: share of the consumers' time; workers needed: within the target, with their interval"
         }
         TopPage::Operations => {
             "queue, servers or store, own and response are means; p50, p99 of the response time, 10 s where it is longer; the p99 above leaves out reserve and pop, which wait for a message"

@@ -59,8 +59,11 @@ fn intervals_of_cells_that_ended_when_their_runs_agreed_are_called_too_narrow() 
     for is_said in [false, true] {
         results.ended_early = is_said;
         let markdown = markdown::document(&sweep::document(&results, "Krarup"));
-        for caption in ["bars are their 95 % t intervals.", "± is half the 95 % t interval of 6 repetitions."]
-        {
+        for caption in [
+            "bars are their 95 % t intervals.",
+            "± is half the 95 % t interval of 6 repetitions.",
+            "for all comparisons of this table together (Holm 1979).",
+        ] {
             let said = format!("{caption} Runs ended when their spread was small: these intervals are");
             assert_eq!(markdown.contains(&said), is_said, "{markdown}");
         }

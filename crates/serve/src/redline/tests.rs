@@ -45,10 +45,8 @@ fn redline(kept: LiveSnapshot) -> Arc<LiveRedline> {
 
 /// The same with a file that proxies before the same servers lock.
 fn redline_with(kept: LiveSnapshot, redline_lock: Option<PathBuf>) -> Arc<LiveRedline> {
-    let own = Arc::new(OnceLock::<Arc<SnapshotSlot<LiveState>>>::new());
-    let wakes = Arc::clone(&own);
     let pool = ReplicatedPool { name: "main".to_owned(), servers: vec![0, 1] };
-    let state = LiveState {
+    redline_of(LiveState {
         kept,
         system: LiveSystem::of(["a:1".to_owned(), "b:1".to_owned()]),
         target: None,
@@ -56,7 +54,13 @@ fn redline_with(kept: LiveSnapshot, redline_lock: Option<PathBuf>) -> Arc<LiveRe
         redline_lock,
         config: None,
         keys: Vec::new(),
-    };
+    })
+}
+
+/// Of a loop that always answers this.
+fn redline_of(state: LiveState) -> Arc<LiveRedline> {
+    let own = Arc::new(OnceLock::<Arc<SnapshotSlot<LiveState>>>::new());
+    let wakes = Arc::clone(&own);
     let slot = SnapshotSlot::waking(Duration::ZERO, move || {
         wakes.get().into_iter().for_each(|slot| slot.publish(|| state.clone()));
     });
@@ -86,6 +90,19 @@ fn little_headroom_is_refused_unless_it_is_forced() {
     assert_eq!(idle.end().status, 200);
     let (status, why) = post(&idle, "target=p99%3C80ms");
     assert!(status == 409 && why.contains("a:1 was pushed 0 hours ago: once a day"), "{why}");
+}
+
+#[test]
+fn none_begins_while_a_server_of_the_pool_is_down() {
+    let mut state = LiveState::clone(&redline(minute(350.0)).live.ask().unwrap());
+    state.system.servers[1].away = true;
+    let redline = redline_of(state);
+    for text in ["target=p99%3C80ms", "target=p99%3C80ms&force=1"] {
+        let (status, why) = post(&redline, text);
+        assert!(status == 409 && why.contains("server b:1 is down"), "{text}: {why}");
+    }
+    let (status, plan) = post(&redline, "target=p99%3C80ms&dry-run=1");
+    assert_eq!(status, 200, "{plan}");
 }
 
 #[test]

@@ -531,6 +531,32 @@ fn a_tube_of_which_nothing_is_in_memory_is_read_when_its_messages_are_to_expire(
     assert_eq!((stored.queues.totals().ready, stored.queues.totals().expired), (0, 3));
 }
 
+/// Nor does a client ask for them; where memory is full, what the others hold is not known.
+#[test]
+fn the_oldest_message_is_known_of_a_tube_of_which_nothing_is_in_memory() {
+    let mut before = Stored::new(None);
+    let client = enter(&mut before.queues, 0);
+    for _ in 0..5 {
+        let put = Put { tube: Some("one"), priority: 2_000, ttr: 1, body: b"x", ..Put::default() };
+        before.request(client, &Request::Put(put), Stamp(0));
+    }
+    before.begin_to_write();
+    before.is_written(Stamp(0));
+    let mut table = before.table;
+    let later = Stamp(Nanos::from_secs(100).0);
+    for (bytes, age, outside) in [(1 << 20, Some(Nanos::from_secs(100)), 3), (0, None, 5)] {
+        let resident = Some(Resident { bytes, heads: 2 });
+        let mut stored = Stored { table: std::mem::take(&mut table), ..Stored::new(resident) };
+        stored.queues.ids_from(6);
+        stored.queues.load_line(StoredQueue::Ready("one".into(), None), 5, 0);
+        stored.pass(later);
+        let tubes = stored.queues.tubes_state(later);
+        assert_eq!((&*tubes.first[0].name, tubes.first[0].oldest), ("one", age));
+        assert_eq!(stored.queues.outside(), outside);
+        table = stored.table;
+    }
+}
+
 #[test]
 fn delays_that_are_only_in_the_store_end_whichever_way_the_wall_clock_was_set() {
     for wall in [998, 1_002] {

@@ -24,6 +24,8 @@ struct Pushed {
     writes: f64,
     /// Whether there is another loop, without any traffic.
     quiet_loop: bool,
+    /// How many servers beside the first are read.
+    others: usize,
 }
 
 fn stamp(seconds: f64) -> Stamp {
@@ -45,6 +47,7 @@ impl Pushed {
             hedged_after: f64::INFINITY,
             writes: 0.0,
             quiet_loop: false,
+            others: 2,
         }
     }
 
@@ -69,7 +72,7 @@ impl Pushed {
             visit.replied = parts.iter().map(|part| part.answered).fold(visit.received, Stamp::max);
             return self.books.finish(&visit, &parts);
         }
-        let server = if self.random.fraction() < share { 0 } else { 1 + self.random.below(2) };
+        let server = if self.random.fraction() < share { 0 } else { 1 + self.random.below(self.others) };
         let part = self.part(server, 1.0);
         visit.replied = part.answered;
         let hedged = stamp(self.now + self.hedged_after);
@@ -110,7 +113,12 @@ impl Pushed {
     /// The same where it has this share by itself.
     fn push_from(&mut self, usual: f64, settings: RedlineSettings) -> (Redline, RedlineEnd) {
         (0..20).for_each(|_| drop(self.second(usual)));
-        let mut redline = Redline::new(settings, 0, vec![0, 1, 2], stamp(self.now));
+        self.push_now(Stamp::default(), settings)
+    }
+
+    /// The same at once; servers have had their usual shares since then.
+    fn push_now(&mut self, usual_since: Stamp, settings: RedlineSettings) -> (Redline, RedlineEnd) {
+        let mut redline = Redline::new(settings, 0, vec![0, 1, 2], usual_since, stamp(self.now));
         let mut share = redline.share();
         for _ in 0..600 {
             let snapshot = self.second(share);
@@ -248,6 +256,23 @@ fn what_was_proven_is_told_where_traffic_is_too_low_to_tell() {
     }
 }
 
+/// With one server of three down the first gets a half of the reads, and so at two thirds of the
+/// rate as much as it has shown.
+#[test]
+fn what_was_proven_is_told_of_the_share_that_the_server_has_now() {
+    let mut system = Pushed::new(2_400.0, |server, _| if server == 0 { 600e-6 } else { 450e-6 });
+    let proven = system.push(settings(10.0)).0.proven().unwrap();
+    (system.rate, system.others) = (2.5, 1);
+    (0..700).for_each(|_| drop(system.second(0.5)));
+    let snapshot = system.second(0.5);
+    system.system.servers[0].proven = Some(proven);
+    let question = HeadroomQuestion { target: Some(proven.target), changes: Vec::new(), seed: 1 };
+    let answer = judge(&snapshot, &system.system, &question);
+    assert_eq!(answer.verdict, HeadroomVerdict::Proven, "{answer:?}");
+    let times = answer.capacity_per_s.unwrap().high / proven.server_per_s;
+    assert!((1.8..2.2).contains(&times), "{times} times what it has shown, not 3");
+}
+
 /// The loop is full between what the server's service time says and what it has shown.
 #[test]
 fn what_a_server_has_shown_is_not_told_beyond_what_the_loop_can_do() {
@@ -261,6 +286,7 @@ fn what_a_server_has_shown_is_not_told_beyond_what_the_loop_can_do() {
     system.system.servers[0].proven = Some(ProvenServer {
         target,
         server_per_s: 10_000.0 / 3.0,
+        usual_parts: Some(1.0 / 3.0),
         traffic_per_s: 10_000.0,
         missed_per_s: None,
         slower_per_s: None,
@@ -346,6 +372,84 @@ fn what_is_proven_of_all_traffic_goes_by_the_share_of_before() {
     }
 }
 
+/// What a push gave the server in the minute before is not its usual share.
+#[test]
+fn what_is_proven_soon_after_another_push_goes_by_usual_seconds_alone() {
+    for (seconds, usual) in [(0, 1.0 / 3.0), (20, 0.2)] {
+        let mut system = Pushed::new(1_500.0, |_, _| 200e-6);
+        (0..60).for_each(|_| drop(system.second(0.8)));
+        let usual_since = stamp(system.now);
+        (0..seconds).for_each(|_| drop(system.second(usual)));
+        let settings = RedlineSettings { most_weight: 1.1, ..settings(10.0) };
+        let proven = system.push_now(usual_since, settings).0.proven().unwrap();
+        let share = proven.server_per_s / proven.traffic_per_s;
+        assert!((share / usual - 1.0).abs() < 0.1, "{share} of {usual}");
+        assert!((proven.usual_parts.unwrap() / share - 1.0).abs() < 0.01, "{proven:?}");
+    }
+}
+
+/// Of 4,000 requests a second 768 parts are kept, and so about 32 of the server's 400 reads.
+#[test]
+fn reads_of_which_few_are_kept_are_not_too_few() {
+    let mut system = Pushed { writes: 0.7, ..Pushed::new(4_000.0, |_, _| 20e-6) };
+    let (redline, end) = system.push(RedlineSettings { most_weight: 1.1, ..settings(100.0) });
+    assert_eq!(end, RedlineEnd::MostWeight, "{:#?}", redline.steps());
+    assert!(redline.steps().iter().all(|step| step.kept_target), "{:#?}", redline.steps());
+}
+
+/// A second in which each of two servers answers 250 reads, the first one so many of them slowly.
+fn even_second(books: &mut LiveBooks, second: u64, slow: u64) -> LiveSnapshot {
+    for number in 0..250 {
+        let sent = Stamp(second * 1_000_000_000 + number * 4_000_000);
+        for server in [0, 1] {
+            let is_slow = server == 0 && number < slow;
+            let takes = if is_slow { 20_000_000 } else { 1_000_000 + number * 37 % 101 * 1_000 };
+            let mut visit = Visit::at(sent, Operation::Get);
+            visit.replied = Stamp(sent.0 + takes);
+            let part = ServerVisit::ok(server, sent, visit.replied);
+            books.finish(&visit, &[ServerVisit { lane: u16::from(is_slow), ..part }]);
+        }
+    }
+    let end = Stamp((second + 1) * 1_000_000_000);
+    books.loop_use(end, LoopUse::default());
+    books.snapshot(end)
+}
+
+/// One of a thousand reads may be slower: one each in two seconds of three are no two too many.
+#[test]
+fn a_high_percentile_is_judged_by_enough_reads_and_at_once_where_many_are_slow() {
+    let target = ResponseTarget { quantile: 0.999, seconds: 10e-3 };
+    let settings = RedlineSettings { target, ..settings(10.0) };
+    let system = LiveSystem::of(["a", "b"].map(str::to_owned));
+    let mut books = LiveBooks::default();
+    drop(even_second(&mut books, 1, 0));
+    let mut redline = Redline::new(settings, 0, vec![0, 1], Stamp::default(), stamp(2.0));
+    let mut ended = None;
+    for second in 2..40 {
+        let slow = match second {
+            2 | 4 => 1,
+            30.. => 10,
+            _ => 0,
+        };
+        let order = redline.look(&even_second(&mut books, second, slow), &system);
+        if let RedlineOrder::End(end) = order {
+            ended = Some((second, end));
+            break;
+        }
+    }
+    assert_eq!(ended, Some((31, RedlineEnd::Target)), "{:#?}", redline.steps());
+    assert!(redline.steps().iter().all(|step| step.kept_target), "{:#?}", redline.steps());
+    assert!(!redline.steps().is_empty());
+}
+
+#[test]
+fn a_server_of_the_pool_that_is_down_ends_it() {
+    let mut system = Pushed::new(1_500.0, |_, _| 200e-6);
+    system.system.servers[2].away = true;
+    let (redline, end) = system.push(settings(10.0));
+    assert_eq!((end, redline.steps().len()), (RedlineEnd::Errors, 0));
+}
+
 #[test]
 fn contention_ends_it_before_the_target_breaks() {
     // Where more than three milliseconds wait, the server is slower by half, and so more waits.
@@ -372,7 +476,7 @@ fn an_error_and_slower_neighbours_end_it_at_once() {
     let mut slower = Pushed::new(1_500.0, |server, _| if server == 0 { 200e-6 } else { 500e-6 });
     slower.random = RandomStream::named(9, 0, &["redline"]);
     (0..20).for_each(|_| drop(system.second(1.0 / 3.0)));
-    let mut redline = Redline::new(settings(10.0), 0, vec![0, 1, 2], stamp(system.now));
+    let mut redline = Redline::new(settings(10.0), 0, vec![0, 1, 2], Stamp::default(), stamp(system.now));
     let mut end = None;
     for second in 0..60 {
         if second == 25 {

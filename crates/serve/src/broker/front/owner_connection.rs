@@ -43,6 +43,17 @@ pub(super) enum NoReply {
     Unknown,
 }
 
+/// Whether an owner was asked to say when there is something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AwaitState {
+    /// It was not, or has answered.
+    Idle,
+    /// Its answer is to come.
+    Asked,
+    /// It was asked something else since, which ends that: two answers are to come.
+    Ended,
+}
+
 pub(super) struct OwnerConnection {
     stream: TcpStream,
     pub(super) owner: Arc<ShardOwner>,

@@ -10,7 +10,7 @@ use krarup_beanstalk::{
 use krarup_net::blocking::BlockingClient;
 use krarup_units::Parsed;
 
-use super::owner_connection::{NoReply, OwnerConnection, read};
+use super::owner_connection::{AwaitState, NoReply, OwnerConnection, read};
 use super::retry::{Attempt, Retry, Tried, lose, until_answered};
 use super::serving::{End, Inner};
 use crate::broker::engine::Protocol;
@@ -35,9 +35,8 @@ pub(super) struct BeanstalkSession<'a> {
     said: Option<Arc<[u8]>>,
     wrong_secrets: u8,
     owner: Vec<Option<OwnerConnection>>,
-    /// Where messages are waited for, each with its own connection, and whether an answer is to
-    /// come.
-    pub(super) looking: Vec<Option<(OwnerConnection, bool)>>,
+    /// Where messages are waited for, each with its own connection.
+    pub(super) looking: Vec<Option<(OwnerConnection, AwaitState)>>,
     pub(super) out: Vec<u8>,
     quits: bool,
     /// Whether it was seen to hang up while it waited for a message.

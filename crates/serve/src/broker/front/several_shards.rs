@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use krarup_beanstalk::{Reply, ReplyWord, Request, Verb, write};
 use krarup_units::Nanos;
 
-use super::owner_connection::{ASKED_AT_ONCE, LOOK, MOVED, Woken, read, says, wait};
+use super::owner_connection::{
+    ASKED_AT_ONCE, AwaitState, LOOK, MOVED, OwnerConnection, Woken, read, says, wait,
+};
 use super::retry::{Attempt, Retry};
 use super::serving::End;
 use super::session::BeanstalkSession;
@@ -55,7 +57,11 @@ impl BeanstalkSession<'_> {
         }
         match (&watched[..], &held[..]) {
             (&[shard], []) => self.reserve_of_one(shard, how, most, end),
-            _ => self.reserve_of_several(&watched, &held, how, most, end),
+            _ => {
+                let answered = self.reserve_of_several(&watched, &held, how, most, end);
+                self.look_away();
+                answered
+            }
         }
     }
 
@@ -102,10 +108,12 @@ impl BeanstalkSession<'_> {
     ) -> Result<(), End> {
         let mut asked: Vec<(u32, Retry)> =
             watched.iter().chain(held).map(|shard| (*shard, Retry::begin())).collect();
+        // Where there is something at once no owner is asked to tell.
+        let mut looks_out = false;
         loop {
             // A client that asks for an answer before it looks misses nothing that comes meanwhile.
             let waits = end.is_none_or(|end| Instant::now() < end);
-            if waits {
+            if waits && looks_out {
                 self.look_out(watched);
             }
             let answers = self.look(watched, &mut asked)?;
@@ -128,6 +136,9 @@ impl BeanstalkSession<'_> {
                 _ => ReplyWord::TimedOut,
             };
             let goes_on = word == ReplyWord::TimedOut && (waits || answers.missing);
+            if goes_on && waits && !std::mem::replace(&mut looks_out, true) {
+                continue;
+            }
             // It ends where the client has hung up.
             if !goes_on || !self.wait_for_any(watched, end.filter(|_| waits)) {
                 write::line(&mut self.out, word);
@@ -178,12 +189,22 @@ impl BeanstalkSession<'_> {
         Ok(false)
     }
 
-    /// Sees to it that the owner of each shard is asked to tell when there is something.
+    /// Sees to it that the owner of each of these shards, and no other, is asked to tell when there
+    /// is something.
     fn look_out(&mut self, shards: &[u32]) {
+        for (place, shard) in self.looking.iter_mut().zip(0..) {
+            if !shards.contains(&shard) {
+                *place = None;
+            }
+        }
         for &shard in shards {
             let place = shard as usize;
-            let there = self.looking[place].take().filter(|(owner, asked)| {
-                owner.is_of(&self.front.owners, shard) && (!asked || self.knows_watched(owner, shard))
+            let there = self.looking[place].take();
+            let there = there.filter(|(owner, _)| owner.is_of(&self.front.owners, shard));
+            let there = there.and_then(|(mut owner, state)| match state {
+                AwaitState::Idle => Some((owner, false)),
+                AwaitState::Asked => self.knows_watched(&owner, shard).then_some((owner, true)),
+                AwaitState::Ended => has_left_off(&mut owner).then_some((owner, false)),
             });
             let Some((mut owner, asked)) = there.or_else(|| Some((self.connect(shard)?, false))) else {
                 continue;
@@ -199,12 +220,29 @@ impl BeanstalkSession<'_> {
                     continue;
                 }
             }
-            self.looking[place] = Some((owner, true));
+            self.looking[place] = Some((owner, AwaitState::Asked));
+        }
+    }
+
+    /// The client waits no longer: else it would count as one that waits in each shard that it had
+    /// nothing from. An owner ends a wait when it is asked something else.
+    fn look_away(&mut self) {
+        let (front, other) = (self.front, line(TakeMode::Look, None, Nanos::ZERO));
+        for (place, shard) in self.looking.iter_mut().zip(0..) {
+            let Some((owner, state)) = place else { continue };
+            if *state != AwaitState::Asked {
+                continue;
+            }
+            // No answer waits for an owner that hangs.
+            match owner.send_within(front, shard, &other, Duration::ZERO) {
+                Ok(()) => *state = AwaitState::Ended,
+                Err(_) => *place = None,
+            }
         }
     }
 
     /// Whether an owner knows everything of this client.
-    fn knows_watched(&self, owner: &super::owner_connection::OwnerConnection, shard: u32) -> bool {
+    fn knows_watched(&self, owner: &OwnerConnection, shard: u32) -> bool {
         owner.watched == self.watched_at(shard)
     }
 
@@ -216,22 +254,23 @@ impl BeanstalkSession<'_> {
         let looks = shards.iter().all(|shard| self.looking[*shard as usize].is_some());
         let most = if holds || !looks { LOOK } else { LOOK * 5 };
         let left = end.map_or(most, |end| end.saturating_duration_since(Instant::now()).min(most));
-        let ends: Vec<&TcpStream> = self.looking.iter().flatten().map(|(owner, _)| owner.stream()).collect();
+        let awaited = self.looking.iter().flatten().filter(|(_, state)| *state != AwaitState::Ended);
+        let ends: Vec<&TcpStream> = awaited.map(|(owner, _)| owner.stream()).collect();
         match wait(&ends, Some(&self.client), left.max(Duration::from_millis(1))) {
             Woken::Client => return false,
             Woken::Timeout => return true,
             Woken::Some => {}
         }
         for place in &mut self.looking {
-            let Some((owner, asked)) = place else { continue };
-            if wait(&[owner.stream()], None, Duration::ZERO) != Woken::Some {
+            let Some((owner, state)) = place else { continue };
+            if *state == AwaitState::Ended || !is_readable(owner) {
                 continue;
             }
             match owner.read() {
                 Err(_) => *place = None,
                 Ok(()) => match owner.here() {
                     Ok(Some(answer)) if answer == MOVED => *place = None,
-                    Ok(Some(_)) => *asked = false,
+                    Ok(Some(_)) => *state = AwaitState::Idle,
                     Ok(None) => {}
                     Err(_) => *place = None,
                 },
@@ -347,6 +386,20 @@ impl BeanstalkSession<'_> {
             }
         }
     }
+}
+
+/// Whether there is something to be read from an owner.
+fn is_readable(owner: &OwnerConnection) -> bool {
+    wait(&[owner.stream()], None, Duration::ZERO) == Woken::Some
+}
+
+/// Whether an owner has answered both what it was asked to tell and what ended that. One that does
+/// not end a wait so has not.
+fn has_left_off(owner: &mut OwnerConnection) -> bool {
+    if is_readable(owner) && owner.read().is_err() {
+        return false;
+    }
+    (0..2).all(|_| matches!(owner.here(), Ok(Some(answer)) if answer != MOVED))
 }
 
 /// A request for messages.

@@ -514,6 +514,52 @@ fn no_client_is_given_a_message_of_a_tube_that_it_ignores() {
     }
 }
 
+/// Else it would count as one that waits at every owner that had nothing for it.
+#[test]
+fn a_client_that_has_its_message_waits_at_no_other_owner() {
+    let (front, played) = front_of_two(settings());
+    let names = [name_of(0), name_of(1)];
+    let mut it = client(&front);
+    it.say(&format!("watch {}\r\nwatch {}\r\nignore default\r\nreserve\r\n", names[0], names[1]));
+    let first = |asked: &str, answer: &str| {
+        [0, 1].map(|shard: usize| {
+            let mut line = played[shard].accept();
+            line.hears(&format!("watch {}\r\nignore default\r\n{asked}\r\n", names[shard]));
+            line.say(&format!("WATCHING 2\r\nWATCHING 1\r\n{answer}"));
+            line
+        })
+    };
+    // Nothing is there at once, and only then is anything waited for.
+    let mut asked = first("await 0", "TIMED_OUT\r\n");
+    let mut awaited = first("await 3600", "");
+    let mut heard = "WATCHING 2\r\nWATCHING 3\r\nWATCHING 2\r\n".to_owned();
+    for number in [5, 7] {
+        if number == 7 {
+            it.say("reserve\r\n");
+            looks(&mut asked, "TIMED_OUT");
+            awaited.iter_mut().for_each(|line| line.hears("await 3600\r\n"));
+        }
+        // Meanwhile a message has come.
+        looks(&mut asked, &format!("READY 1 {number}"));
+        asked[0].hears("reserve-with-timeout 0\r\n");
+        asked[0].say(&format!("RESERVED {number} 1\r\nx\r\n"));
+        for line in &mut awaited {
+            line.hears("await 0\r\n");
+            line.say("TIMED_OUT\r\nTIMED_OUT\r\n");
+        }
+        heard += &format!("RESERVED {number} 1\r\nx\r\n");
+        it.hears(&std::mem::take(&mut heard));
+    }
+}
+
+/// Two owners are asked what there is, of which the first has this answer.
+fn looks(asked: &mut [Line; 2], answer: &str) {
+    for (line, answer) in asked.iter_mut().zip([answer, "TIMED_OUT"]) {
+        line.hears("await 0\r\n");
+        line.say(&format!("{answer}\r\n"));
+    }
+}
+
 #[test]
 fn a_shard_without_an_owner_keeps_no_message_of_another() {
     let (front, owners) = front(Protocol::Beanstalkd, 2);
