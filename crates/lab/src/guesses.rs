@@ -15,7 +15,7 @@ use krarup_units::text::{parse_duration, parse_rate};
 use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::store::{self, ResultsDirectory};
+use crate::store::ResultsDirectory;
 
 /// The file in a directory of results.
 pub const FILE: &str = "sheet.json";
@@ -82,10 +82,8 @@ fn known<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SheetQuestion>, D::Er
 /// How many trials have been measured in a directory, of any plan, anchors among them; an attempt
 /// that failed counts where it has figures.
 pub fn measured_in(store: &ResultsDirectory) -> usize {
-    let trials = store::folders(&store.trials()).into_iter().flat_map(|cell| store::folders(&cell));
-    let complete = trials.filter(|trial| store::read(trial).is_ok());
     let failed = store.failures().into_iter().filter(|(_, manifest)| manifest.throughput > 0.0);
-    complete.count() + failed.count()
+    store.completed().len() + failed.count()
 }
 
 fn digest(bytes: &[u8]) -> String {

@@ -87,9 +87,7 @@ impl Identities {
     /// repetitions.
     pub fn beside(&self, store: &ResultsDirectory, plan: &Plan, most: u32) -> TrialsThere {
         let mut there = TrialsThere::default();
-        let trials = store::folders(&store.trials()).into_iter().flat_map(|cell| store::folders(&cell));
-        for folder in trials {
-            let Ok(manifest) = store::read(&folder) else { continue };
+        for (folder, manifest) in store.completed() {
             let name = folder.parent().and_then(|cell| cell.file_name());
             let cell = plan.cells.iter().find(|cell| name.is_some_and(|name| name == cell.folder.as_str()));
             let run = manifest.repetition;

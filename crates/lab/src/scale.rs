@@ -237,23 +237,18 @@ impl ShareSearch {
         (share / other).ln().abs() < CLOSE
     }
 
-    fn about(&self, share: f64) -> impl Iterator<Item = f64> {
-        self.runs.iter().filter(move |run| Self::is_about(run.0, share)).map(|(share, gave)| {
-            // A run that gave next to nothing must not ask for all there is.
-            (share * self.target / gave.max(self.target / 100.0)).ln()
-        })
-    }
-
     /// The share by which the runs about the last one agree; none while no run gave clearly less
     /// than was published, or had the least that can be given.
     fn agreed(&self) -> Option<FoundShare> {
         let &(last, _) = self.runs.last()?;
         self.runs.iter().find(|run| run.1 < BELOW * self.target || run.0 == LEAST)?;
-        let logs: Vec<f64> = self.about(last).collect();
+        let about = self.runs.iter().filter(|run| Self::is_about(run.0, last));
+        // A run that gave next to nothing must not ask for all there is.
+        let log = |&(share, gave): &(f64, f64)| (share * self.target / gave.max(self.target / 100.0)).ln();
+        let logs: Vec<f64> = about.clone().map(log).collect();
         let summary = Summary::of(&logs).ok()?;
         let share = summary.mean.exp().clamp(LEAST, self.most);
-        let latest = self.runs.iter().rev().filter(|run| Self::is_about(run.0, last));
-        let latest: Vec<f64> = latest.map(|run| run.1 * share / run.0).take(ENOUGH).collect();
+        let latest: Vec<f64> = about.rev().map(|run| run.1 * share / run.0).take(ENOUGH).collect();
         let interval = summary.mean_estimate(USUAL_LEVEL).ok();
         Some(FoundShare {
             share,

@@ -247,16 +247,21 @@ impl ResultsDirectory {
         places.filter_map(unread).collect()
     }
 
+    /// Trials that are complete, of any plan, with their manifests, by name.
+    pub fn completed(&self) -> Vec<(PathBuf, Manifest)> {
+        with_manifests(&self.trials())
+    }
+
     /// Trials that failed, with their manifests, by name.
     pub fn failures(&self) -> Vec<(PathBuf, Manifest)> {
-        let mut found = Vec::new();
-        for cell in folders(&self.directory.join("failed")) {
-            for trial in folders(&cell) {
-                found.extend(read(&trial).ok().map(|manifest| (trial.clone(), manifest)));
-            }
-        }
-        found
+        with_manifests(&self.directory.join("failed"))
     }
+}
+
+/// The trials in a folder of cells, with their manifests, by name.
+fn with_manifests(cells: &Path) -> Vec<(PathBuf, Manifest)> {
+    let trials = folders(cells).into_iter().flat_map(|cell| folders(&cell));
+    trials.filter_map(|trial| read(&trial).ok().map(|manifest| (trial, manifest))).collect()
 }
 
 /// Lets all files below a folder reach the disk.

@@ -137,7 +137,7 @@ impl Collected {
             })
             .collect();
         let elapsed = Nanos(self.whole.end.max(last).0.max(1)).as_seconds();
-        let generator = Generator { processors, ..generator(done, account.sent, elapsed, &late) };
+        let generator = generator(done, account.sent, elapsed, &late, processors);
         let mut warnings = Vec::from_iter(warning_of_generator(&generator));
         let parts = load.parts();
         let open = parts.iter().zip(&classes).zip(&late).filter(|((part, _), _)| !part.arrivals.is_closed());
@@ -176,8 +176,15 @@ fn pop_if(segments: &mut VecDeque<Segment>, start: Stamp) -> Option<Segment> {
     segments.front().is_some_and(|front| front.start == start).then(|| segments.pop_front()).flatten()
 }
 
-/// What the threads used in `elapsed` seconds, and how late they sent the arrivals of each class.
-fn generator(done: &[Done], sent: u64, elapsed: Seconds, late: &[LateArrivals]) -> Generator {
+/// What the threads used of so many processors in `elapsed` seconds, and how late they sent the
+/// arrivals of each class.
+fn generator(
+    done: &[Done],
+    sent: u64,
+    elapsed: Seconds,
+    late: &[LateArrivals],
+    processors: f64,
+) -> Generator {
     let cpu: Seconds = done.iter().map(|one| one.cpu.as_seconds()).sum();
     let most = |of: fn(&Done) -> Nanos| {
         done.iter().map(|one| of(one).as_seconds() / elapsed).fold(0.0, f64::max).min(1.0)
@@ -187,10 +194,10 @@ fn generator(done: &[Done], sent: u64, elapsed: Seconds, late: &[LateArrivals]) 
         cpu_per_request: if sent > 0 { cpu / sent as f64 } else { 0.0 },
         busiest_thread: most(|one| one.cpu),
         runnable: most(|one| one.cpu + one.run_queue),
+        processors,
         elapsed,
         late: late.iter().map(|one| one.late.as_seconds()).sum(),
         waited: late.iter().map(|one| one.waited.as_seconds()).sum(),
-        ..Generator::default()
     }
 }
 

@@ -128,7 +128,7 @@ fn product_form(network: &Network) -> Option<Demands> {
 
 /// The most a station ever does at once, and the shortest a request ever stays, both relative to
 /// one server alone.
-fn extremes(kind: &StationKind) -> (f64, f64) {
+pub(crate) fn extremes(kind: &StationKind) -> (f64, f64) {
     match kind {
         StationKind::Servers { count } => (f64::from(*count), 1.0),
         StationKind::Delay => (f64::INFINITY, 1.0),

@@ -5,7 +5,6 @@
 //! thread that asks puts that of several together.
 
 use std::fs;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -62,9 +61,8 @@ impl LiveState {
 /// The address of the machine of this name; one that other machines have too begins with the name,
 /// and is none where there is none.
 fn own_address(listen: &Address, host: &str) -> Option<String> {
-    let is_unspecified = listen.host.parse::<IpAddr>().is_ok_and(|number| number.is_unspecified());
     match host {
-        _ if !is_unspecified && !listen.is_local() => Some(listen.to_string()),
+        _ if !listen.is_unspecified() && !listen.is_local() => Some(listen.to_string()),
         "" => None,
         host => Some(format!("{host}/{listen}")),
     }

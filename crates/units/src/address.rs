@@ -63,6 +63,11 @@ impl Address {
         let number = self.host.parse::<IpAddr>();
         self.file().is_some() || self.host == "localhost" || number.is_ok_and(|number| number.is_loopback())
     }
+
+    /// Whether it stands for all addresses of a machine: `0.0.0.0` or `::`.
+    pub fn is_unspecified(&self) -> bool {
+        self.host.parse::<IpAddr>().is_ok_and(|number| number.is_unspecified())
+    }
 }
 
 impl FromStr for Address {

@@ -2,7 +2,6 @@
 //! operator is told.
 
 use std::fs;
-use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -73,8 +72,7 @@ pub(super) fn tell_admin(admin: &AdminAddress) {
 pub(super) fn warn_of_address(args: &BrokerArgs, given: Option<&Listener>) {
     let listens = || given.and_then(|given| given.address().ok()).unwrap_or_else(|| args.listen.clone());
     let address = args.advertise.clone().unwrap_or_else(listens);
-    let everywhere = address.host.parse::<IpAddr>().is_ok_and(|number| number.is_unspecified());
-    if args.mode == Mode::Owned && (everywhere || address.is_local()) {
+    if args.mode == Mode::Owned && (address.is_unspecified() || address.is_local()) {
         eprintln!(
             "warning: brokers on other machines cannot reach this one at {address}; --advertise HOST:PORT says where they can"
         );

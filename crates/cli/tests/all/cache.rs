@@ -11,7 +11,7 @@ use crate::support::conversation::{
 };
 use crate::support::peer::Peer;
 use crate::support::process::Program;
-use crate::support::shown;
+use crate::support::{certificate, shown};
 use proptest::prelude::*;
 
 fn cache() -> Program {
@@ -231,7 +231,6 @@ fn a_command_that_makes_no_sense_ends_with_one_line_and_a_hint() {
 /// What the driver of all services can do, the cache can.
 #[test]
 fn clients_may_have_to_speak_tls() {
-    let certificate = |name: &str| format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"));
     let [proxied, key] = ["proxy.pem", "proxy.key"].map(certificate);
     let [own, own_key, authority] = ["client.pem", "client.key", "authority.pem"].map(certificate);
     let greeting = ["--tls-certificate", &proxied, "--tls-key", &key, "--tls-client-authorities", &authority];

@@ -112,7 +112,7 @@ fn an_experiment_is_run_once_and_reported_as_often_as_asked() {
 fn a_report_says_which_runs_are_missing() {
     let (spec, out) = place("experiment-missing", &SPEC.replace("min = 2", "min = 1"));
     let ended = run(&spec, &out);
-    assert!(!ended.output.contains("are missing"), "{ended:?}");
+    assert!(!ended.output.contains("are missing: "), "{ended:?}");
     let place = |folder: &str, run: &str| out.join(folder).join("workload=read,connections=3").join(run);
     // Another attempt, which failed.
     let refused = place("failed", "0-1");

@@ -1,10 +1,10 @@
 //! `krarup run --sheet`: guesses are sealed before anything is measured, and graded afterwards.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::experiment::{json, place};
+use crate::support::experiment::{LONG, json, place};
 use crate::support::process::{Ended, Program};
 use crate::support::terminal::OnTerminal;
 
@@ -75,7 +75,7 @@ left_out = "?"
 
 fn run(spec: &Path, out: &Path, more: &[&str]) -> Ended {
     let words = [&["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap()], more].concat();
-    Program::begin(&words).ended()
+    Program::begin(&words).ended_within(LONG)
 }
 
 /// The words of a question's row in what was printed.
@@ -221,12 +221,18 @@ fn a_plan_prints_a_file_that_a_run_takes_from_stdin() {
     assert!(ended.status.success() && row(&said, "rate").contains("times too low"), "{said}");
 }
 
-#[test]
-fn a_reader_is_asked_on_a_terminal() {
-    let (spec, out) = place("sheet-asked", SPEC);
+/// A run on a terminal that asks its first question, and where its results are to be.
+fn asked(name: &str) -> (OnTerminal, PathBuf) {
+    let (spec, out) = place(name, SPEC);
     let words = ["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap(), "--sheet"];
     let mut terminal = OnTerminal::begin(100, &words);
     terminal.shows(&["1/5 How many requests per second"]);
+    (terminal, out)
+}
+
+#[test]
+fn a_reader_is_asked_on_a_terminal() {
+    let (mut terminal, out) = asked("sheet-asked");
     assert!(!out.exists(), "nothing is measured before");
     terminal.types(b"some\n");
     terminal.shows(&["`some` is no answer here"]);
@@ -243,10 +249,7 @@ fn a_reader_is_asked_on_a_terminal() {
 
 #[test]
 fn guesses_that_another_run_sealed_meanwhile_stay() {
-    let (spec, out) = place("sheet-meanwhile", SPEC);
-    let words = ["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap(), "--sheet"];
-    let mut terminal = OnTerminal::begin(100, &words);
-    terminal.shows(&["1/5 How many requests per second"]);
+    let (mut terminal, out) = asked("sheet-meanwhile");
     // As an earlier version wrote it.
     let sealed = r#"{"sealed": "2026-11-25 10:00:00 UTC", "guesses": []}"#;
     fs::create_dir_all(&out).unwrap();

@@ -46,7 +46,8 @@ struct Unit {
     outstanding: f64,
     /// Connections of the server that were busy then.
     busy_lanes: usize,
-    /// Requests on other connections of the server that came in the gap before it.
+    /// Requests on other connections of the server that came in the gap before it; only where they
+    /// were counted.
     on_others: f64,
 }
 
@@ -450,7 +451,7 @@ pub(super) fn service_by_request(kept: &Kept, number: usize, parts: &[&KeptPart]
 pub(super) fn serves_one_queue(kept: &Kept, number: usize, parts: &[&KeptPart]) -> bool {
     let Some(mut served) = Served::of(kept, number, parts) else { return false };
     let (requests, _) = ServiceByRequest::fit(&served.rows(), served.service);
-    count_outstanding(kept, number, &mut served.units, served.delay);
+    count_on_others(kept, number, &mut served.units, served.delay);
     let alike: Vec<Unit> =
         served.busy_units().map(|unit| unit.as_if_alike(served.delay, &requests)).collect();
     is_one_queue(&alike, served.delay)
@@ -550,10 +551,10 @@ fn units(kept: &Kept, number: usize) -> Vec<Unit> {
         parts.sort_by(|a, b| {
             a.lane.cmp(&b.lane).then(a.answered.total_cmp(&b.answered)).then(a.sent.total_cmp(&b.sent))
         });
-        let mut last: Option<(u32, Unit)> = None;
+        let mut last: Option<Unit> = None;
         for part in &parts {
             match &mut last {
-                Some((lane, unit)) if *lane == part.lane && part.answered - unit.answered < 1e-9 => {
+                Some(unit) if unit.lane == part.lane && part.answered - unit.answered < 1e-9 => {
                     unit.count += 1.0;
                     unit.asked.add(&RequestSum::of(part));
                     unit.sent = unit.sent.min(part.sent);
@@ -564,16 +565,16 @@ fn units(kept: &Kept, number: usize) -> Vec<Unit> {
             }
             let unknown = (f64::NEG_INFINITY, f64::NEG_INFINITY);
             let (before, sent_before) = match last.take() {
-                Some((lane, unit)) => {
+                Some(unit) => {
                     let ended = (unit.answered, unit.last_sent);
                     if unit.before > f64::NEG_INFINITY {
                         units.push(unit);
                     }
-                    if lane == part.lane { ended } else { unknown }
+                    if unit.lane == part.lane { ended } else { unknown }
                 }
                 None => unknown,
             };
-            let unit = Unit {
+            last = Some(Unit {
                 lane: part.lane,
                 before,
                 sent: part.sent,
@@ -586,10 +587,9 @@ fn units(kept: &Kept, number: usize) -> Vec<Unit> {
                 outstanding: 0.0,
                 busy_lanes: 0,
                 on_others: 0.0,
-            };
-            last = Some((part.lane, unit));
+            });
         }
-        units.extend(last.map(|(_, unit)| unit).filter(|unit| unit.before > f64::NEG_INFINITY));
+        units.extend(last.filter(|unit| unit.before > f64::NEG_INFINITY));
     }
     units
 }
@@ -698,9 +698,9 @@ impl LongUnits {
     fn all_stood_still(&self, unit: &Unit, delay: Seconds) -> bool {
         let Some(answered) = self.answered.get(unit.stretch) else { return true };
         let length = unit.effective(delay);
-        let within = |at: Seconds| answered.partition_point(|&one| one <= at);
         // What was under way when it began may still come, and what comes with its end.
-        within(unit.answered - 0.05 * length) == within(unit.began(delay) + 0.3 * length)
+        times_by(answered, unit.answered - 0.05 * length)
+            == times_by(answered, unit.began(delay) + 0.3 * length)
     }
 }
 
@@ -867,30 +867,36 @@ fn times_by(times: &[Seconds], at: Seconds) -> usize {
     times.partition_point(|&one| one <= at)
 }
 
-/// Counts what came on other connections before each unit, and what was outstanding at the server
-/// when its service began, and on how many connections. The latter not at the end of a stretch,
-/// where some of it was replied to later.
-fn count_outstanding(kept: &Kept, number: usize, units: &mut [Unit], delay: Seconds) {
-    let mut place = 0;
-    while place < units.len() {
-        let stretch_place = units[place].stretch;
-        let end = place + units[place..].partition_point(|one| one.stretch == stretch_place);
-        let stretch = &kept.stretches[stretch_place];
+/// Counts what came on other connections before each unit.
+fn count_on_others(kept: &Kept, number: usize, units: &mut [Unit], delay: Seconds) {
+    for units in units.chunk_by_mut(|one, next| one.stretch == next.stretch) {
+        let stretch = &kept.stretches[units[0].stretch];
         let times = StretchTimes::of(kept, stretch, number, delay);
         let mut by_lane: Vec<Vec<Seconds>> = vec![Vec::new(); kept.lanes[number]];
         for part in kept.parts_at(stretch, number) {
             by_lane[part.lane as usize].push((part.sent + delay).min(part.answered));
         }
         by_lane.iter_mut().for_each(|arrived| arrived.sort_by(f64::total_cmp));
-        let lanes = BusyIntervals::of(kept, stretch, number, delay);
-        let longest = kept.parts_at(stretch, number).map(|one| one.answered - one.sent).fold(0.0, f64::max);
-        let whole = stretch.to - longest.min(0.25 * (stretch.to - stretch.from));
-        for unit in &mut units[place..end] {
+        for unit in units {
             let (from, to) = (unit.sent_before + delay, unit.last_sent + delay);
             // What was sent in one write has one stamp, and may be answered one by one.
             let between = |arrived: &[Seconds]| times_by(arrived, to).saturating_sub(times_by(arrived, from));
             let own = between(&by_lane[unit.lane as usize]);
             unit.on_others = between(&times.arrived).saturating_sub(own) as f64;
+        }
+    }
+}
+
+/// Counts what was outstanding at the server when each unit's service began, and on how many
+/// connections. Not at the end of a stretch, where some of it was replied to later.
+fn count_outstanding(kept: &Kept, number: usize, units: &mut [Unit], delay: Seconds) {
+    for units in units.chunk_by_mut(|one, next| one.stretch == next.stretch) {
+        let stretch = &kept.stretches[units[0].stretch];
+        let times = StretchTimes::of(kept, stretch, number, delay);
+        let lanes = BusyIntervals::of(kept, stretch, number, delay);
+        let longest = kept.parts_at(stretch, number).map(|one| one.answered - one.sent).fold(0.0, f64::max);
+        let whole = stretch.to - longest.min(0.25 * (stretch.to - stretch.from));
+        for unit in units {
             let began = unit.began(delay);
             if began < whole {
                 let outstanding = times.arrived_by(began).saturating_sub(times.answered_by(began));
@@ -898,7 +904,6 @@ fn count_outstanding(kept: &Kept, number: usize, units: &mut [Unit], delay: Seco
                 unit.busy_lanes = lanes.busy_at(began);
             }
         }
-        place = end;
     }
 }
 
@@ -1108,7 +1113,7 @@ mod tests {
         }
         kept.stretches.push(KeptStretch { from: 0.0, to: 20.0, requests: 0..sent.len() });
         let mut units = units(&kept, 0);
-        count_outstanding(&kept, 0, &mut units, 0.5);
+        count_on_others(&kept, 0, &mut units, 0.5);
         let first = units.iter().filter(|unit| unit.lane == 0);
         assert_eq!(first.map(|unit| unit.on_others).collect::<Vec<_>>(), [2.0, 0.0, 0.0]);
     }

@@ -12,7 +12,7 @@ use krarup_units::{Nanos, Seconds, Stamp};
 use serde::{Deserialize, Serialize};
 
 use super::answer::{LiveSystem, ProvenServer, ResponseTarget, ServerQueue};
-use super::kept::{Kept, quantile};
+use super::kept::{Kept, kept, quantile};
 use super::server_fit;
 use super::service_by_request::{RequestSum, ServiceByRequest};
 
@@ -419,7 +419,7 @@ impl Redline {
         let is_first = self.steps.is_empty();
         // While a server was pushed no share was as usual.
         let before = Stamp(self.begun.0.saturating_sub(BEFORE.0)).max(self.usual_since);
-        let before = is_first.then(|| self.asked(&server_fit::seen(snapshot, system, before, self.begun)));
+        let before = is_first.then(|| self.asked(&kept(snapshot, system, before, self.begun)));
         let kept = server_fit::seen(snapshot, system, self.step_begun, now);
         let asked = self.asked(&kept);
         if let Some(before) = before {

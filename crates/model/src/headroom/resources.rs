@@ -87,8 +87,8 @@ fn mean_bytes(kept: &Kept, number: usize, from: Option<Seconds>) -> f64 {
         let alike = sent.clone().filter(|part| !part.is_late && part.is_write == is_write);
         mean(alike.filter(|part| !here || part.server == number).map(|part| part.bytes))
     };
-    let known = [(true, true), (true, false), (false, true), (false, false)].map(known);
-    let of_late = known.into_iter().find(|bytes| *bytes > 0.0).unwrap_or(0.0);
+    let from_best = [(true, true), (true, false), (false, true), (false, false)];
+    let of_late = from_best.into_iter().map(known).find(|bytes| *bytes > 0.0).unwrap_or(0.0);
     let here = sent.filter(|part| part.server == number);
     mean(here.map(|part| if part.is_late { of_late } else { part.bytes }))
 }

@@ -27,6 +27,7 @@ use super::sample::Sample;
 use super::settings::{MOST_REPLICATIONS, Runs, SimulationProgress, SimulationSettings, WarmUpRule};
 use super::tally::{ClassTally, IntervalTally};
 use crate::Error;
+use crate::limits::extremes;
 use crate::network::{ClassWorkload, FeatureKind, Network, StationId, StationKind, Step, Work};
 
 /// Batches of a pilot at most, and of what is planned; when there are so many, neighbours are
@@ -682,13 +683,7 @@ fn check_load(network: &Network) -> Result<(), Error> {
 fn fewest_present(network: &Network, path: &[Step], rate: f64, held: &mut [f64]) -> f64 {
     let alone = |station: StationId, work: &Work| {
         let there = &network.stations[station.0];
-        let least = match &there.kind {
-            StationKind::LoadDependent { rates } => {
-                let each = rates.iter().enumerate().map(|(others, speed)| (others + 1) as f64 / speed);
-                each.fold(f64::INFINITY, f64::min)
-            }
-            _ => 1.0,
-        };
+        let (_, least) = extremes(&there.kind);
         there.service(work) * least
     };
     let mut present = 0.0;

@@ -266,14 +266,10 @@ impl BeanstalkSession<'_> {
             if *state == AwaitState::Ended || !is_readable(owner) {
                 continue;
             }
-            match owner.read() {
-                Err(_) => *place = None,
-                Ok(()) => match owner.here() {
-                    Ok(Some(answer)) if answer == MOVED => *place = None,
-                    Ok(Some(_)) => *state = AwaitState::Idle,
-                    Ok(None) => {}
-                    Err(_) => *place = None,
-                },
+            match owner.read().and_then(|()| owner.here()) {
+                Ok(None) => {}
+                Ok(Some(answer)) if answer != MOVED => *state = AwaitState::Idle,
+                _ => *place = None,
             }
         }
         true
