@@ -43,7 +43,7 @@ class Experiment:
         return self.found["title"]
 
     def results(self, engine="duckdb"):
-        """A row for each estimate of each cell: quantity, statistic, unit, value, its interval and the number of observations behind it."""
+        """A row for each estimate of each cell: quantity, statistic, unit, value, its interval, the number of observations behind it and what these are."""
         return results(self.path, engine)
 
     def cells(self, engine="duckdb"):
@@ -102,9 +102,14 @@ def run(spec="demo", out=None, quick=False, show=True, replace=False):
     return Experiment(out)
 
 
-def levels(pairs):
-    """The levels of factors, those that are numbers as numbers."""
-    return {name: number(level) for name, level in pairs}
+def levels(pairs, taken):
+    """The levels of factors, those that are numbers as numbers; a factor that is called as another column (``taken``) has ``factor_`` before its name."""
+    names = [name for name, _ in pairs]
+    for place in range(len(names)):
+        # DuckDB takes large letters for small ones.
+        while [name.lower() for name in (*names, *taken)].count(names[place].lower()) > 1:
+            names[place] = f"factor_{names[place]}"
+    return {name: number(level) for name, (_, level) in zip(names, pairs)}
 
 
 def number(text):
@@ -130,65 +135,84 @@ def estimates(cell):
 
 
 def interval(estimate):
-    """The ends of an estimate's interval; none where it has none."""
+    """The ends of an estimate's interval, as the report has them; none where it has none. Rates, times and counts are not below zero, nor is the lower end."""
     ends = estimate.get("interval") or {}
-    return ends.get("low"), ends.get("high")
+    low, high = ends.get("low"), ends.get("high")
+    return (low if low is None or estimate["value"] < 0 else max(0.0, low)), high
 
 
 def results(directory, engine="duckdb"):
-    """A row for each estimate of each cell of a directory of results."""
+    """A row for each estimate of each cell of a directory of results.
+
+    ``basis`` says what the ``n`` observations are: repetitions, or of a cell that ran once its windows, which tell nothing about another run.
+    """
     checked(engine)
     found = []
     for cell in Experiment(directory).found["cells"]:
         for quantity, statistic, unit, estimate in estimates(cell):
             if estimate is not None:
                 low, high = interval(estimate)
-                told = {"quantity": quantity, "statistic": statistic, "unit": unit.replace("per_s", "1/s")}
-                found.append({**levels(cell["factors"]), **told, "value": estimate["value"], "low": low, "high": high, "n": estimate["n"]})
+                row = {"quantity": quantity, "statistic": statistic, "unit": unit.replace("per_s", "1/s")}
+                row |= {"value": estimate["value"], "low": low, "high": high, "n": estimate["n"], "basis": estimate["basis"]}
+                found.append({**levels(cell["factors"], row), **row})
     return of_records(found, engine)
 
 
 def cells(directory, engine="duckdb"):
-    """A row for each cell: its levels, then each estimate with the ends of its interval and its number of observations."""
+    """A row for each cell: its levels, then each estimate with the ends of its interval and its number of observations (of a cell that ran once, windows)."""
     checked(engine)
     found = []
     for cell in Experiment(directory).found["cells"]:
-        row = {**levels(cell["factors"]), "think_time_s": cell["think"]}
+        row = {"think_time_s": cell["think"], "repetitions": len(cell["repetitions"])}
         for quantity, statistic, unit, estimate in estimates(cell):
             # A throughput is always a mean.
             name = f"{quantity}_{unit}" if quantity in ("throughput", "queue_length") else f"{quantity}_{statistic}_{unit}"
             estimate = estimate or {"value": None, "n": None}
             low, high = interval(estimate)
             row |= {name: estimate["value"], f"{name}_low": low, f"{name}_high": high, f"{name}_n": estimate["n"]}
-        middleware = cell.get("middleware") or {}
-        row |= {"workers": middleware.get("workers")} if "workers" not in row else {}
-        found.append({**row, "hit_ratio": cell["hit_ratio"], "completed_requests": cell["completed"], "failed_requests": cell["errors"]})
+        row |= {"hit_ratio": cell["hit_ratio"], "completed_requests": cell["completed"], "failed_requests": cell["errors"]}
+        named, middleware = levels(cell["factors"], row), cell.get("middleware") or {}
+        row |= {"workers": middleware.get("workers")} if "workers" not in map(str.lower, named) else {}
+        found.append({**named, **row})
     return of_records(found, engine)
 
 
 def trials(directory, engine="duckdb"):
-    """A row for each trial that a directory keeps, failed ones with their reason; repetitions count from 1. ``of_this_spec`` says whether it counts for the spec as it is."""
+    """A row for each trial that a directory keeps, failed ones with their reason; repetitions count from 1, and runs of the anchor are none.
+
+    ``of_this_spec`` says whether it was made by the spec as it is, ``in_figures`` whether it is one of the repetitions of the report's cells, which those
+    beyond the spec's number are not. Throughput and response time of these are the report's (``trials.csv``), with the requests that failed;
+    ``answered_well_per_s`` is without them, and of every trial that measured anything.
+    """
     checked(engine)
-    path = Experiment(directory).path
-    known = json.loads((path / "identities.json").read_text())["cells"] if (path / "identities.json").exists() else {}
+    experiment = Experiment(directory)
+    path, cells = experiment.path, experiment.found["cells"]
+    planned = [cell["factors"] for cell in cells]
+    counted = {(str(cell["factors"]), one["repetition"]): one for cell in cells for one in cell["repetitions"]}
+    known = json.loads((path / "identities.json").read_text())["cells"] if (path / "identities.json").exists() else None
     found = []
     for file in sorted([*path.glob("trials/*/*/trial.json"), *path.glob("failed/*/*/trial.json")]):
-        trial = json.loads(file.read_text())
-        cell, identity = known.get(file.parent.parent.name, {}), trial["identity"]
-        found.append(
-            {
-                "trial": str(file.parent.relative_to(path)),
-                **levels(trial["levels"]),
-                "repetition": trial["repetition"] + 1,
-                "attempt": trial["attempt"],
-                "is_anchor": file.parent.name.startswith("anchor-"),
-                "started": datetime.fromtimestamp(trial["started_unix"], timezone.utc),
-                "throughput_per_s": trial["throughput"],
-                "response_time_mean_s": trial["response"],
-                "failed": trial["failed"],
-                "of_this_spec": cell.get("earlier", False) if isinstance(identity, str) else identity == cell.get("identity"),
-            }
-        )
+        trial, folder = json.loads(file.read_text()), file.parent.relative_to(path)
+        # Earlier builds have written no identities: all trials with the levels of a cell are its.
+        cell = {"earlier": trial["levels"] in planned} if known is None else known.get(folder.parts[1], {})
+        of_report = counted.get((str(trial["levels"]), trial["repetition"])) if folder.parts[0] == "trials" else None
+        # What failed before it had measured has zeros.
+        own = {} if trial["failed"] and trial["throughput"] == trial["response"] == 0 else trial
+        identity, is_anchor = trial["identity"], folder.name.startswith("anchor-")
+        row = {
+            "trial": str(folder),
+            "repetition": None if is_anchor else trial["repetition"] + 1,
+            "attempt": trial["attempt"],
+            "is_anchor": is_anchor,
+            "started": datetime.fromtimestamp(trial["started_unix"], timezone.utc),
+            "throughput_per_s": of_report and of_report["throughput"],
+            "response_time_mean_s": (of_report or own).get("response"),
+            "answered_well_per_s": own.get("throughput"),
+            "failed": trial["failed"],
+            "of_this_spec": cell.get("earlier", False) if isinstance(identity, str) else identity == cell.get("identity"),
+            "in_figures": of_report is not None,
+        }
+        found.append({"trial": row["trial"], **levels(trial["levels"], row), **row})
     return of_records(found, engine)
 
 
@@ -242,11 +266,12 @@ def query(places, units):
     server = ", ".join(f"{n}_ns := CAST(s.{n} AS BIGINT)" if units[f"servers.{n}"] == "ns" else f"{n} := s.{n}" for n in parts if n != "lane")
     listed = ", ".join(f"({', '.join(map(quoted, place))})" for place in places)
     files = ", ".join(quoted(file) for file, _, _ in places)
+    # A folder `keys=6` is no column: its level would stand in every row in place of what the file says.
     return f"""
         WITH kept AS (
             SELECT place.trial, place.recorded_at, {', '.join(own)},
                 [struct_pack({server}) FOR s IN servers] AS servers
-            FROM read_parquet([{files}], filename = true, union_by_name = true) AS read
+            FROM read_parquet([{files}], filename = true, union_by_name = true, hive_partitioning = false) AS read
             JOIN (VALUES {listed}) AS place(file, trial, recorded_at) ON read.filename = place.file
         ), timed AS (
             SELECT *, taken_ns - queued_ns AS queue_time_ns,

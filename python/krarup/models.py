@@ -95,11 +95,12 @@ def calibrate(rows, out=None, **flags):
 
     ``rows`` is a file or folder as ``krarup model calibrate`` takes it, an :class:`Experiment` of one workload, a table in any form, or a list of
     dictionaries. Times may have their unit in the name (``response_ms``), else ``unit="ms"`` says it. ``out`` keeps the model in a file.
+    Of an experiment ``cores`` are the processors that its spec gives the middleware.
     """
     folder = tempfile.TemporaryDirectory(prefix="krarup-model-")
     path = pathlib.Path(out or pathlib.Path(folder.name) / "model.json")
     if isinstance(rows, Experiment):
-        flags = {"cores": rows.found["environment"]["cores"] or None, **flags}
+        flags = {"cores": rows.found.get("middleware_cores") or None, **flags}
         rows = measured(rows)
     if not isinstance(rows, (str, pathlib.Path)):
         text = as_csv(rows)
@@ -110,20 +111,32 @@ def calibrate(rows, out=None, **flags):
 
 
 def measured(experiment):
-    """The means of each cell over its repetitions, as rows of a model."""
-    for cell in experiment.found["cells"]:
+    """The means of each cell over its repetitions, as rows of a model: those that the report's own predictions are made from."""
+    cells = experiment.found["cells"]
+    numbers = {cell["middleware"].get("middlewares") for cell in cells if cell["middleware"]} - {0, None}
+    if len(numbers) > 1:
+        what = f"cells have different numbers of middlewares: {', '.join(map(str, sorted(numbers)))}"
+        raise KrarupError(f"{experiment.path}: {what}", "what one carries is no limit of two: calibrate those of each number by themselves")
+    for cell in cells:
+        if cell.get("open"):
+            hint = "models of clients and workers are calibrated with clients that wait for their answers: leave --rate out"
+            raise KrarupError(f"{experiment.path}: the load of a cell was open", hint)
         inside = cell["middleware"]
         if not inside or inside["workers"] is None:
             what = "has no middleware" if not inside else "does not say how many workers its middleware has"
             raise KrarupError(f"{experiment.path}: a cell {what}", f"`krarup model calibrate {experiment.path}` reads what the stations kept")
         clients = cell.get("response") or {}
         estimates = {"client_response_s": clients.get("mean"), **{f"{name}_s": clients.get(name) for name in ("p50", "p90", "p99")}}
+        throughput, ends = cell["throughput"]["value"], cell["throughput"]["interval"]
+        response, wait, server = (inside[name]["mean"]["value"] for name in ("response", "queue", "server"))
         yield {
             "population": cell["levels"]["clients"],
             "workers": inside["workers"],
-            "throughput": cell["throughput"]["value"],
-            "response_s": inside["response"]["mean"]["value"],
-            "wait_s": inside["queue"]["mean"]["value"],
+            "throughput": throughput,
+            "half_width": (ends["high"] - ends["low"]) / 2 / throughput if ends and throughput else None,
+            # Until its worker was free: a broker's connection to its database is before the reply has left.
+            "response_s": wait + server if inside.get("free_when_answered") else response,
+            "wait_s": wait,
             "think_s": cell["think"],
             **{name: estimate["value"] if estimate else None for name, estimate in estimates.items()},
         }

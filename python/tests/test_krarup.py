@@ -94,8 +94,92 @@ def test_results_are_the_cells_in_one_column(experiment):
 
 def test_trials_are_all_there_and_of_this_spec(experiment):
     trials = [trial for trial in records(experiment.trials("arrow")) if trial["failed"] is None]
-    assert len(trials) == 8 and all(trial["of_this_spec"] for trial in trials)
+    assert len(trials) == 8 and all(trial["of_this_spec"] and trial["in_figures"] for trial in trials)
     assert all((experiment.path / trial["trial"]).is_dir() and trial["started"].year >= 2024 for trial in trials)
+
+
+@pytest.mark.parametrize("table, which", [("cells", ("workers", "clients")), ("trials", ("workers", "clients", "repetition"))])
+def test_what_is_called_as_in_the_reports_table_is_the_same_number(experiment, table, which):
+    def by_key(rows):
+        return {tuple(row[name] for name in which): row for row in rows}
+
+    of_report = by_key(records(experiment.figure_data(table, "arrow")))
+    ours = by_key(row for row in records(getattr(experiment, table)("arrow")) if row.get("failed") is None)
+    assert set(ours) == set(of_report)
+    for key, row in ours.items():
+        both = [name for name in row if name in of_report[key]]
+        assert {*which, "throughput_per_s", "response_time_mean_s"} <= set(both)
+        assert {name: row[name] for name in both} == {name: of_report[key][name] for name in both}
+    assert table == "trials" or {"repetitions", "throughput_per_s_low", "throughput_per_s_n", "hit_ratio"} < set(both)
+
+
+def copied(experiment, folder, change):
+    """A directory with what tables are made from, changed."""
+    for name in ("results.json", "identities.json", "trials/*/*/trial.json"):
+        for file in experiment.path.glob(name):
+            said = json.loads(file.read_text())
+            change(said)
+            copy = folder / file.relative_to(experiment.path)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(json.dumps(said))
+    return krarup.Experiment(folder)
+
+
+def test_an_interval_ends_at_zero_and_windows_are_no_runs(experiment, tmp_path):
+    def change(said):
+        if "title" in said:
+            throughput = said["cells"][0]["throughput"]
+            throughput |= {"interval": {**throughput["interval"], "low": -2100.0}, "n": 60, "basis": "windows"}
+
+    changed = copied(experiment, tmp_path, change)
+    cell = records(changed.cells("arrow"))[0]
+    assert (cell["throughput_per_s_low"], cell["throughput_per_s_n"], cell["repetitions"]) == (0.0, 60, 2)
+    estimate = records(changed.results("arrow"))[0]
+    assert (estimate["quantity"], estimate["low"], estimate["n"], estimate["basis"]) == ("throughput", 0.0, 60, "windows")
+
+
+@pytest.mark.parametrize("table, factor", [("results", "n"), ("cells", "Hit_Ratio"), ("trials", "attempt")])
+def test_a_factor_that_is_called_as_a_column_has_one_of_its_own(experiment, tmp_path, table, factor):
+    def change(said):
+        for levels in [said["levels"]] if "levels" in said else [cell["factors"] for cell in said["cells"]] if "title" in said else []:
+            levels[0][0] = factor
+
+    rows = records(getattr(copied(experiment, tmp_path, change), table)("arrow"))
+    before = [row for row in records(getattr(experiment, table)("arrow")) if not row.get("failed")]
+    assert [row[f"factor_{factor}"] for row in rows] == [row["workers"] for row in before]
+    assert [row[factor.lower()] for row in rows] == [row[factor.lower()] for row in before]
+
+
+def test_trials_have_the_reports_figures_or_none(experiment, tmp_path):
+    def change(said):
+        if "attempt" in said:
+            # A tenth of the requests failed.
+            said["throughput"] *= 0.9
+
+    changed = copied(experiment, tmp_path, change)
+    file = next(tmp_path.glob("trials/*/0/trial.json"))
+    cell = file.parent.parent.name
+
+    def kept(place, **changes):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "trial.json").write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+        return place
+
+    unmeasured = kept(f"failed/{cell}/0-0", failed="the servers did not start", throughput=0.0, response=0.0)
+    refused = kept(f"failed/{cell}/0-1", failed="errors == 0 does not hold")
+    beyond, anchor = kept(f"trials/{cell}/7", repetition=7), kept(f"trials/{cell}/anchor-0-0", repetition=1 << 24)
+    trials = {trial["trial"]: trial for trial in records(changed.trials("arrow"))}
+    said = {key: [trials[key][name] for name in ("throughput_per_s", "answered_well_per_s", "response_time_mean_s")] for key in trials}
+    own = json.loads(file.read_text())
+    assert said[unmeasured] == [None, None, None]
+    assert said[refused] == said[beyond] == said[anchor] == [None, own["throughput"], own["response"]]
+    assert trials[anchor]["is_anchor"] and trials[anchor]["repetition"] is None
+    assert all(trials[place]["of_this_spec"] and not trials[place]["in_figures"] for place in (beyond, anchor))
+    assert sum(trial["in_figures"] for trial in trials.values()) == 8
+    of_cells = {(c["workers"], c["clients"]): c["throughput_per_s"] for c in records(changed.cells("arrow"))}
+    for (workers, clients), throughput in of_cells.items():
+        runs = [t["throughput_per_s"] for t in trials.values() if (t["workers"], t["clients"]) == (workers, clients) and t["in_figures"]]
+        assert sum(runs) / len(runs) == pytest.approx(throughput)
 
 
 def test_rows_are_lazy_typed_and_add_up(experiment):
@@ -124,6 +208,18 @@ def test_files_that_rotate_are_one_table(experiment, tmp_path):
     rows = krarup.rows(tmp_path)
     assert rows.count("*").fetchall()[0][0] == 2 * parquet.read_metadata(file).num_rows
     assert {row["trial"] for row in rows.limit(5).to_arrow_table().to_pylist()} == {"rows"}
+
+
+@pytest.mark.parametrize("folder", ["trials/keys=77/0/middleware/1", "operation=x/servers=3"])
+def test_a_folder_that_is_called_as_a_column_changes_no_row(experiment, tmp_path, folder):
+    file = next(experiment.path.rglob("rows.parquet"))
+    (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(file, tmp_path / folder)
+
+    def values(path):
+        return sorted(map(str, krarup.rows(path, "arrow").select(["keys", "operation", "servers"]).to_pylist()))
+
+    assert values(tmp_path) == values(file) != []
 
 
 def test_one_file_of_rows_is_a_table_too(experiment):
@@ -190,6 +286,27 @@ def test_an_experiment_is_rows_for_a_model(experiment):
     for row, cell in zip(rows, experiment.found["cells"], strict=True):
         assert (row["think_s"], row["client_response_s"]) == (cell["think"], cell["response"]["mean"]["value"])
         assert [row[f"{name}_s"] for name in ("p50", "p90", "p99")] == [cell["response"][name]["value"] for name in ("p50", "p90", "p99")]
+        assert row["response_s"] == cell["middleware"]["response"]["mean"]["value"]
+        ends = cell["throughput"]["interval"]
+        assert row["half_width"] * row["throughput"] == pytest.approx((ends["high"] - ends["low"]) / 2)
+
+
+def test_a_model_knows_the_processors_of_the_middleware_and_when_a_worker_is_free(experiment, tmp_path, monkeypatch):
+    assert experiment.found["middleware_cores"] == experiment.found["environment"]["cores"]
+
+    def change(said):
+        if "title" in said:
+            said["middleware_cores"] = 8
+            for cell in said["cells"]:
+                cell["middleware"]["free_when_answered"] = True
+
+    changed = copied(experiment, tmp_path, change)
+    for row, cell in zip(krarup.models.measured(changed), experiment.found["cells"], strict=True):
+        assert row["response_s"] == cell["middleware"]["queue"]["mean"]["value"] + cell["middleware"]["server"]["mean"]["value"]
+    asked = []
+    monkeypatch.setattr(krarup.models, "call", lambda *words: asked.extend(words) or "{}")
+    krarup.calibrate(changed)
+    assert asked[asked.index("--cores") + 1] == "8"
 
 
 @pytest.mark.parametrize("middleware, why", [(None, "has no middleware"), ({"workers": None}, "how many workers")])
@@ -202,19 +319,30 @@ def test_an_experiment_without_workers_is_no_rows_for_a_model(experiment, tmp_pa
     assert "krarup model calibrate" in failed.value.hint
 
 
-@pytest.mark.parametrize("earlier", [True, False])
+@pytest.mark.parametrize("change, why", [({"open": True}, "was open"), ({"middleware": {"middlewares": 2}}, "different numbers of middlewares: 1, 2")])
+def test_an_experiment_of_another_load_or_of_other_middlewares_is_no_rows_for_a_model(experiment, tmp_path, change, why):
+    found = experiment.found
+    found["cells"][0] |= {**change, "middleware": {**found["cells"][0]["middleware"], **change.get("middleware", {})}}
+    (tmp_path / "results.json").write_text(json.dumps(found))
+    with pytest.raises(krarup.KrarupError, match=why) as failed:
+        krarup.calibrate(krarup.Experiment(tmp_path))
+    assert failed.value.hint
+
+
+@pytest.mark.parametrize("earlier", [True, False, None])
 def test_a_trial_of_an_earlier_build_counts_where_the_directory_says_so(experiment, tmp_path, earlier):
-    for file in [experiment.path / "results.json", experiment.path / "identities.json", *experiment.path.glob("trials/*/*/trial.json")]:
-        copy = tmp_path / file.relative_to(experiment.path)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        said = json.loads(file.read_text())
-        if file.name == "trial.json":
+    def change(said):
+        if "attempt" in said:
             said["identity"] = "0123"
-        if file.name == "identities.json":
+        elif "title" not in said:
             said["cells"] = {name: {**cell, "earlier": earlier} for name, cell in said["cells"].items()}
-        copy.write_text(json.dumps(said))
+
+    copied(experiment, tmp_path, change)
+    if earlier is None:
+        # Earlier builds wrote no identities: what has the levels of a cell belongs to it.
+        (tmp_path / "identities.json").unlink()
     trials = records(krarup.trials(tmp_path, "arrow"))
-    assert trials and all(trial["of_this_spec"] is earlier for trial in trials)
+    assert trials and all(trial["of_this_spec"] is (earlier is not False) for trial in trials)
 
 
 def test_what_cannot_be_done_says_what_to_do(tmp_path):

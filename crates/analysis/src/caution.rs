@@ -32,6 +32,15 @@ pub enum Caution {
         /// Warnings of the other.
         other: u64,
     },
+    /// Of some cells another share of the requests failed on the other side.
+    Failures {
+        /// How many cells these are.
+        cells: u64,
+        /// The share of their requests that failed, of the base.
+        base: f64,
+        /// The same of the other.
+        other: f64,
+    },
     /// Each side was run in one session.
     Sessions {
         /// Standard deviation of the anchor's throughput from run to run, as a share of it; none
@@ -68,6 +77,12 @@ impl fmt::Display for Caution {
             Self::Concerns { base, other } => write!(
                 f,
                 "The checks found fault with the figures themselves: {base} times in the first, {other} times in the second."
+            ),
+            Self::Failures { cells, base, other } => write!(
+                f,
+                "Cells of which another share of the requests fails: {cells}; of them it was {} %, and is {} %. What fails counts as throughput, and a refusal is quick.",
+                text::three_digits(base * 100.0),
+                text::three_digits(other * 100.0)
             ),
             Self::Sessions { spread: None, anchors } => write!(
                 f,

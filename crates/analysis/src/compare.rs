@@ -73,10 +73,7 @@ pub struct Comparison {
 /// Compares `other` with `base`, each under the name it is to have.
 pub fn compare((base_name, base): (&str, &Results), (other_name, other): (&str, &Results)) -> Comparison {
     let sessions = Sessions::of(base.anchor.as_ref(), other.anchor.as_ref());
-    let pairs: Vec<(&Cell, &Cell)> =
-        base.cells.iter().filter_map(|cell| Some((cell, other.cell(&cell.levels)?))).collect();
-    let cells: Vec<CellChange> = pairs
-        .iter()
+    let cells: Vec<CellChange> = pairs(base, other)
         .map(|(base, other)| CellChange {
             levels: base.levels.clone(),
             changes: Measure::ALL.map(|measure| between(measure, base, other, sessions.as_ref())).to_vec(),
@@ -143,6 +140,33 @@ fn over_all(
 /// Up to so many comparisons chance misleads no reader.
 const FEW: u64 = 10;
 
+/// Shares of failed requests that differ by no more than this are alike.
+const ALIKE: f64 = 0.01;
+
+/// The share of the requests of these cells that failed: of their completed ones, unless more were
+/// given up outside of the measured part.
+fn failed_share<'a>(cells: impl Iterator<Item = &'a Cell>) -> f64 {
+    let (failed, all) = cells
+        .fold((0, 0), |(failed, all), cell| (failed + cell.errors, all + cell.completed.max(cell.errors)));
+    if all == 0 { 0.0 } else { failed as f64 / all as f64 }
+}
+
+/// By how much a larger share of the requests of a cell failed on the other side.
+fn failing_more((base, other): (&Cell, &Cell)) -> f64 {
+    failed_share(std::iter::once(other)) - failed_share(std::iter::once(base))
+}
+
+/// The cells of both sides.
+fn pairs<'a>(base: &'a Results, other: &'a Results) -> impl Iterator<Item = (&'a Cell, &'a Cell)> + Clone {
+    base.cells.iter().filter_map(move |cell| Some((cell, other.cell(&cell.levels)?)))
+}
+
+/// The cells of which a larger share of the requests failed in `other` than in `base`: as what
+/// fails counts as throughput, and a refusal is quick, they keep no limit.
+pub fn cells_failing_more<'a>(base: &'a Results, other: &'a Results) -> impl Iterator<Item = &'a CellLevels> {
+    pairs(base, other).filter(|pair| failing_more(*pair) > ALIKE).map(|(base, _)| &base.levels)
+}
+
 fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Caution> {
     let mut cautions = Vec::new();
     let (there, here) = (&base.environment, &other.environment);
@@ -189,6 +213,14 @@ fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Cautio
     let (wrong_there, wrong_here) = (base.faults(), other.faults());
     if wrong_there + wrong_here > 0 {
         cautions.push(Caution::Concerns { base: wrong_there, other: wrong_here });
+    }
+    let differ = pairs(base, other).filter(|pair| failing_more(*pair).abs() > ALIKE);
+    if differ.clone().next().is_some() {
+        cautions.push(Caution::Failures {
+            cells: differ.clone().count() as u64,
+            base: failed_share(differ.clone().map(|(base, _)| base)),
+            other: failed_share(differ.map(|(_, other)| other)),
+        });
     }
     if base.ended_early || other.ended_early {
         cautions.push(Caution::EndedEarly);
@@ -534,6 +566,32 @@ pub(crate) mod tests {
         );
         assert!(cautions.contains(&Caution::LeftOut { base: 1, other: 0 }));
         assert_eq!(compare(("a", &base), ("b", &base)).cautions, []);
+    }
+
+    /// Half of the requests are refused at once: more of them are "answered", and sooner.
+    #[test]
+    fn a_side_that_fails_more_is_told_and_named_for_a_gate() {
+        let base = results(&[1_000.0, 1_010.0, 990.0]);
+        let failing = |share: u64| {
+            let mut other = results(&[1_600.0, 1_616.0, 1_584.0]);
+            other.cells[1].errors = other.cells[1].completed * share / 1_000;
+            other
+        };
+        let found = |base: &Results, other: &Results| {
+            let cautions = compare(("a", base), ("b", other)).cautions;
+            cautions.into_iter().find(|one| matches!(one, Caution::Failures { .. }))
+        };
+        let other = failing(500);
+        let half = Caution::Failures { cells: 1, base: 0.0, other: 0.5 };
+        assert_eq!(found(&base, &other), Some(half.clone()));
+        assert!(half.to_string().contains("it was 0.00 %, and is 50.0 %"), "{half}");
+        let named: Vec<&CellLevels> = cells_failing_more(&base, &other).collect();
+        assert_eq!(named, [&base.cells[1].levels]);
+        // The other way around it is told, too, and no reason against a limit.
+        assert_eq!(found(&other, &base), Some(Caution::Failures { cells: 1, base: 0.5, other: 0.0 }));
+        assert_eq!(cells_failing_more(&other, &base).count(), 0);
+        let few = failing(9);
+        assert_eq!((found(&base, &few), cells_failing_more(&base, &few).count()), (None, 0));
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn cautions(runs: &[(String, &Results)]) -> Vec<(usize, Caution)> {
         for caution in compare((base_name, base), (other_name, other)).cautions {
             let known = || found.iter().any(|(_, one)| *one == caution);
             match caution {
-                Caution::Environment { .. } => found.push((place + 1, caution)),
+                Caution::Environment { .. } | Caution::Failures { .. } => found.push((place + 1, caution)),
                 Caution::Sessions { spread: None, .. } | Caution::EndedEarly if !known() => {
                     found.push((place + 1, caution));
                 }

@@ -209,12 +209,19 @@ fn pgbench(text: &str) -> ProgramRuns {
 
 /// A table with a head: columns of numbers are measures, those of words say which cell.
 fn of_table(text: &str) -> Option<ProgramRuns> {
-    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-    let split = |line: &str| -> Vec<String> {
-        line.split(',').map(|field| field.trim().trim_matches('"').to_owned()).collect()
+    let reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .trim(csv::Trim::All)
+        .from_reader(text.as_bytes());
+    let records = reader.into_records().collect::<Result<Vec<_>, _>>().ok()?;
+    let fields = |record: &csv::StringRecord| -> Vec<String> {
+        // Quotes behind a space are letters still.
+        record.iter().map(|field| field.trim_matches('"').to_owned()).collect()
     };
-    let head = split(lines.next()?);
-    let rows: Vec<Vec<String>> = lines.map(split).collect();
+    let mut lines = records.iter().filter(|record| !record.as_slice().is_empty()).map(fields);
+    let head = lines.next()?;
+    let rows: Vec<Vec<String>> = lines.collect();
     if rows.is_empty() || rows.iter().any(|row| row.len() != head.len()) {
         return None;
     }
@@ -419,6 +426,16 @@ mod tests {
         assert_eq!(
             values(ours),
             [row("", "p99", &[0.3]), row("", "response", &[0.1]), row("", "throughput", &[9.0])]
+        );
+    }
+
+    /// As Krarup's own tables, a spreadsheet's, and one with spaces for the eye.
+    #[test]
+    fn a_cell_of_a_table_may_have_commas_in_quotes() {
+        let table = "\"workload\",\"rate\"\r\n\"read-only, 8 workers\",\"10\"\r\n \r\nwrite, \"5\"\r\n";
+        assert_eq!(
+            values(table),
+            [row("read-only, 8 workers", "rate", &[10.0]), row("write", "rate", &[5.0])]
         );
     }
 

@@ -29,6 +29,9 @@ pub struct Results {
     /// long a warm-up should be. None where nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaled: Option<ScaledTestbed>,
+    /// Processors that a middleware can use, as models are told; 0 where that is not known.
+    #[serde(default)]
+    pub middleware_cores: u32,
     /// Workloads in the order of their first trial, clients rising.
     pub cells: Vec<Cell>,
     /// Whether cells were run less often than others because their runs agreed.

@@ -104,6 +104,7 @@ pub fn summarise(title: &str, environment: Environment, trials: &[Trial]) -> Res
         title: title.to_owned(),
         environment,
         scaled: None,
+        middleware_cores: 0,
         cells: Vec::new(),
         ended_early: false,
         verdicts: Vec::new(),
@@ -315,8 +316,7 @@ fn warnings_of_runs(trials: &[&Trial]) -> Vec<Warning> {
             },
             of_run => of_run,
         };
-        let kind = std::mem::discriminant(&warning);
-        match warnings.iter_mut().find(|known| std::mem::discriminant::<Warning>(known) == kind) {
+        match warnings.iter_mut().find(|known| known.is_alike(&warning)) {
             Some(known) if warning.extent() > known.extent() => *known = warning,
             Some(_) => {}
             None => warnings.push(warning),

@@ -422,6 +422,16 @@ impl Warning {
         }
     }
 
+    /// Whether the two say the same but for their figures: of a rise and a fall, each is said.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Drifts { share, .. }, Self::Drifts { share: another, .. }) => {
+                (*share > 0.0) == (*another > 0.0)
+            }
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+
     /// Whether it finds no fault with the figures: it says what they are.
     pub fn is_hint(&self) -> bool {
         matches!(self, Self::OneRepetition | Self::DifferentBuckets | Self::QueueLength { .. })

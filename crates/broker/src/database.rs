@@ -99,11 +99,13 @@ pub enum Lookup {
     Sender(Arc<str>),
 }
 
-/// What is asked rarely.
+/// What is asked rarely. A kick is of messages that are buried, or that are not and delayed; where
+/// it is not said, of these where none is buried. Of a tube that is deleted all messages go, where
+/// that is said those up to the last, and then the tube, where the whole of it is to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the verbs of the protocol")]
 pub enum RareRequest {
-    Kick { tube: Arc<str>, bound: u32 },
+    Kick { tube: Arc<str>, bound: u32, buried: Option<bool> },
     StatsJob(Id),
     StatsTube(Arc<str>),
     Stats,
@@ -113,8 +115,7 @@ pub enum RareRequest {
     Register(Arc<str>),
     Unregister(Arc<str>),
     Create(Arc<str>),
-    DeleteTube { tube: Arc<str>, known: bool },
-    EmptyTube { tube: Arc<str>, known: bool },
+    DeleteTube { tube: Arc<str>, known: bool, whole: bool, last: Option<Id> },
     Limit { tube: Arc<str>, most: u32, dead: Option<Arc<str>> },
     Keep { tube: Arc<str>, expires: Option<u32>, keeps: Option<u32> },
     Backlog { fullest: usize },
@@ -260,6 +261,13 @@ pub enum DatabaseReply {
     Lines(Vec<ResultRow>),
     /// How many.
     Count(u64),
+    /// More messages than one statement is about.
+    Part {
+        /// How many of them it was about.
+        done: u64,
+        /// What is to be asked about the others.
+        rest: RareRequest,
+    },
     /// Whether it was so.
     Yes(bool),
     /// Names.

@@ -50,7 +50,7 @@ pub use crate::job::OVERHEAD;
 pub use moves::Released;
 pub(crate) use reservation::MOST_AT_ONCE;
 pub use reservation::{After, Reserve, ReserveResult, TakeMode, TakenMessage};
-pub use store::{Fetch, Fetched, Resident, StoredQueue};
+pub use store::{Fetch, Fetched, READ_FOR_AGE, Resident, StoredQueue};
 pub(crate) use take::SAFETY_MARGIN;
 pub use view::{JobView, Nothing, Totals, TubeView};
 

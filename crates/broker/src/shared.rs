@@ -244,8 +244,8 @@ impl SharedQueues {
     /// answered.
     pub(crate) fn query_empty(&mut self, client: ClientId, tube: &str, known: bool) -> u64 {
         let slot = self.next_number();
-        let query = DatabaseRequest::Once(RareRequest::EmptyTube { tube: tube.into(), known });
-        self.send(client, slot, query, For::DeleteTube);
+        let query = RareRequest::DeleteTube { tube: tube.into(), known, whole: false, last: None };
+        self.send(client, slot, DatabaseRequest::Once(query), For::DeleteTube);
         slot
     }
 
@@ -328,7 +328,9 @@ impl SharedQueues {
                     return None;
                 }
             },
-            Request::Kick(bound) => (once(RareRequest::Kick { tube: used(), bound }), For::Kick),
+            Request::Kick(bound) => {
+                (once(RareRequest::Kick { tube: used(), bound, buried: None }), For::Kick(0))
+            }
             Request::StatsJob(id) => (once(RareRequest::StatsJob(id)), For::StatsJob),
             Request::StatsTube(tube) => {
                 (once(RareRequest::StatsTube(tube.into())), For::StatsTube(tube.into()))
@@ -348,7 +350,8 @@ impl SharedQueues {
             Request::CreateTube(tube) => (once(RareRequest::Create(tube.into())), For::Create),
             Request::DeleteTube(tube) => {
                 let known = queues.has_tube(tube);
-                (once(RareRequest::DeleteTube { tube: tube.into(), known }), For::DeleteTube)
+                let query = RareRequest::DeleteTube { tube: tube.into(), known, whole: true, last: None };
+                (once(query), For::DeleteTube)
             }
             Request::LimitTube { tube, most, dead } => {
                 let dead = dead.filter(|_| most > 0).map(Into::into);
@@ -452,6 +455,17 @@ impl SharedQueues {
         let writes = query.writes();
         self.underway.insert(number, Underway { client, taker, number: slot, what, writes });
         self.asked.push(QueuedRequest { number, query, joins });
+    }
+
+    /// A part of what was asked is done. The rest is asked behind what others have asked meanwhile,
+    /// also where the client has gone: what was begun for it is done.
+    fn ask_rest(&mut self, mut asked: Underway, done: u64, rest: RareRequest) {
+        if let For::Kick(kicked) = &mut asked.what {
+            *kicked += done;
+        }
+        let number = self.next_number();
+        self.underway.insert(number, asked);
+        self.asked.push(QueuedRequest { number, query: DatabaseRequest::Once(rest), joins: false });
     }
 }
 

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::{StringValueParser, TypedValueParser};
-use krarup_analysis::compare::{Comparison, compare};
+use krarup_analysis::compare::{Comparison, cells_failing_more, compare};
 use krarup_analysis::other_programs::{self, ProgramRuns, RunChange};
 use krarup_analysis::regression::{
     MEASURES, RegressionAnswer, RegressionLimit, RegressionVerdict, judge_results, verdict,
 };
 use krarup_analysis::results::Results;
+use krarup_analysis::trial::CellLevels;
 use krarup_lab::store::ResultsDirectory;
 use krarup_report::{comparison, csv, markdown};
 use krarup_units::Mistake;
@@ -34,8 +35,8 @@ use crate::{input, output, written};
 /// Where an interval covers no change, it says so: no conclusion.
 ///
 /// Exit code with --fail-if: 0 where every change is within its limit, 1 where one is beyond, 3
-/// where the data cannot tell, or OTHER lacks what BASE has, 2 where it could not be asked or the
-/// answer not written. Without it: 0 or 2.
+/// where the data cannot tell, OTHER lacks what BASE has, or more of its requests fail, 2 where it
+/// could not be asked or the answer not written. Without it: 0 or 2.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  krarup compare before after --html comparison\n  \
     krarup compare before after --fail-if 'throughput < -5%' --fail-if 'p99 > 10%'\n  \
@@ -87,7 +88,7 @@ enum Measured {
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     let (base_name, other_name) = names(&args.base, &args.other);
     let sides = (measured(&args.base)?, measured(&args.other)?);
-    let (answers, lacking): (_, Vec<String>) = match &sides {
+    let (answers, lacking, failing): (_, Vec<String>, Vec<String>) = match &sides {
         (Measured::Results(base), Measured::Results(other)) => {
             let found = compare((&base_name, base), (&other_name, other));
             let answers = if found.cells.is_empty() {
@@ -97,7 +98,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
             };
             results(args, &found, &answers)?;
             let lacking = base.cells.iter().filter(|cell| other.cell(&cell.levels).is_none());
-            (answers, lacking.map(|cell| cell.levels.in_words()).collect())
+            let failing = cells_failing_more(base, other).map(CellLevels::in_words).collect();
+            (answers, lacking.map(|cell| cell.levels.in_words()).collect(), failing)
         }
         (Measured::Runs(base), Measured::Runs(other)) => {
             let answers =
@@ -113,30 +115,34 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
                 eprintln!("{}", output::talk(what));
             }
             let lacking = alone.into_iter().filter(|cell| base.cells.contains_key(*cell));
-            (answers, lacking.map(str::to_owned).collect())
+            (answers, lacking.map(str::to_owned).collect(), Vec::new())
         }
         _ => {
             let what = format!("only one of {base_name} and {other_name} is what `krarup run` wrote");
             return Err(Failure::usage(what).hint("compare two of one kind"));
         }
     };
-    Ok(match with_lacking(verdict(&answers), &lacking, args) {
+    if args.fail_if.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let what = format!("what {other_name} lacks of {base_name}");
+    let next = format!("See why it has no results there, or leave it out of {base_name}.");
+    let found = with_doubtful(verdict(&answers), &lacking, &what, &next);
+    let what = format!("cells of {other_name} of which more requests fail than of {base_name}");
+    let next = "What fails counts as throughput, and a refusal is quick: see why they fail.";
+    Ok(match with_doubtful(found, &failing, &what, next) {
         RegressionVerdict::Kept => ExitCode::SUCCESS,
         RegressionVerdict::Broken => ExitCode::from(WORSE),
         RegressionVerdict::NoConclusion => ExitCode::from(NO_CONCLUSION),
     })
 }
 
-/// The verdict about the limits where the other side lacks these cells of the base: they may be
-/// what broke, so that nothing is kept.
-fn with_lacking(found: RegressionVerdict, lacking: &[String], args: &CompareArgs) -> RegressionVerdict {
-    let Some(first) = lacking.first().filter(|_| !args.fail_if.is_empty()) else { return found };
-    let (base, other) = names(&args.base, &args.other);
-    let what = format!(
-        "no conclusion on what {other} lacks of {base}: {first} ({} in all). See why it has no results there, or leave it out of {base}.",
-        lacking.len()
-    );
-    eprintln!("{}", output::talk(what));
+/// The verdict about the limits where these cells may be what broke, so that nothing is kept:
+/// `what` they are, and what is `next`.
+fn with_doubtful(found: RegressionVerdict, cells: &[String], what: &str, next: &str) -> RegressionVerdict {
+    let Some(first) = cells.first() else { return found };
+    let said = format!("no conclusion on {what}: {first} ({} in all). {next}", cells.len());
+    eprintln!("{}", output::talk(said));
     found.max(RegressionVerdict::NoConclusion)
 }
 

@@ -27,8 +27,8 @@ use crate::recorded_headroom::{self as records, RowsQuestion, SEED};
 /// Of a running proxy or broker (its admin address), of the rows that a proxy has written, or of a
 /// directory of results: a line for each trial. What is measured is how long a server
 /// works on a request while others wait for it; nothing is put under load for it. A capacity is
-/// `stated` up to twice the highest rate seen, `projected` up to four times, and else there is no
-/// conclusion, with the reason.
+/// `stated` up to twice the rate of busy seconds, `projected` up to four times, and else there is
+/// no conclusion, with the reason.
 ///
 /// Of any service whose rate, requests in flight and mean response time Prometheus keeps, with
 /// `--prometheus`: up to which rate the mean response time holds, or where throughput ends, by the

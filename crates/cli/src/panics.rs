@@ -5,7 +5,8 @@ use std::thread;
 /// Threads without which a service would seem to live, and would keep its clients, its port and the
 /// lock of its queues, while what they ask is not answered. What any other thread is needed for
 /// ends with it alone: an answer to monitoring, a reload, the rows, one client, one shard.
-const VITAL: [&str; 7] = ["front", "keeper", "krarup-loop", "krarup-worker", "pen", "pool", "reader"];
+const VITAL: [&str; 8] =
+    ["front", "keeper", "krarup-loop", "krarup-worker", "pen", "pool", "reader", "sweeper"];
 
 /// The exit code of a program in Rust whose main thread panics, and ours where a vital one does.
 pub(crate) const PANICKED: i32 = 101;

@@ -426,6 +426,14 @@ impl RowSink for Rows {
     fn row(&mut self, visit: &Visit, servers: &[ServerVisit], _: usize) {
         self.0.push(visit, servers);
     }
+
+    fn late(&mut self, _: &ServerVisit) {
+        self.0.apart();
+    }
+
+    fn detached(&mut self, _: &ServerVisit) {
+        self.0.apart();
+    }
 }
 
 /// Tells the operator, on stderr.

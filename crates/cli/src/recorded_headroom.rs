@@ -118,7 +118,7 @@ pub(crate) fn judge_rows(args: &RowsQuestion, path: &Path) -> Result<Headroom, F
     judge_run(&name, &run, (args.from, args.to), &known, (args.target, args.seed), changes)
 }
 
-/// Of how many rows one may be missing.
+/// Of how many rows one may be missing, or one visit in none of them.
 const ONE_MISSING_OF: u64 = 100;
 
 /// Why rows do not say what servers did for all requests; none where they do.
@@ -138,6 +138,14 @@ fn unfit(rows: &RowRun, known: &KnownProxy) -> Result<Option<Mistake>, Failure> 
         let what = format!("{lost} rows are missing beside the {kept} there are");
         let hint = format!("write rows to a disk that is quick enough and has room, or {ASK}");
         return Ok(Some(Mistake::new(what, hint)));
+    }
+    let apart = rows.apart();
+    if apart > kept / ONE_MISSING_OF {
+        let [apart, kept] = [apart, kept].map(|number| count(number as f64));
+        let what = format!(
+            "servers answered {apart} times for no client that waited (copies of `writes`, hedges, refills, shadows), which none of the {kept} rows shows"
+        );
+        return Ok(Some(Mistake::new(what, ASK)));
     }
     let mut of_broker = known.free_when_answered;
     rows.for_each_of(0..1, |visit, _| of_broker |= visit.operation.is_of_queue())

@@ -99,6 +99,7 @@ impl RecordedExperiment<'_> {
         {
             results.scaled_by(kept.testbed);
         }
+        results.middleware_cores = middleware_cores(spec, results.environment.cores);
         results.ended_early = results.cells.iter().any(|cell| {
             let runs: Vec<_> = cell.repetitions.iter().map(|one| (one.throughput, one.response)).collect();
             ends_early(&spec.repetitions, &runs)
@@ -124,8 +125,7 @@ impl RecordedExperiment<'_> {
                 population: spec.population.clone(),
                 cells: wanted.cells as usize,
             };
-            let cores = middleware_cores(spec, results.environment.cores);
-            results.predictions = predict::predictions(&results.cells, cores, &wanted);
+            results.predictions = predict::predictions(&results.cells, results.middleware_cores, &wanted);
             saturation::judge_workers(&mut results.verdicts, &results.cells, &results.predictions);
         }
         Ok(results)
@@ -239,7 +239,7 @@ fn ends_early(repetitions: &Repetitions, runs: &[(f64, Seconds)]) -> bool {
 
 /// Processors that models are told the middleware can use: what the spec gives it, of a `machine`
 /// with so many (0: not known).
-fn middleware_cores(spec: &Spec, machine: u32) -> u32 {
+pub(crate) fn middleware_cores(spec: &Spec, machine: u32) -> u32 {
     let given = spec.stations.middleware.as_ref().and_then(|station| station.cpu);
     match given.map(|cpu| cpu.ceil() as u32) {
         None => machine,

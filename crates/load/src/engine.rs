@@ -424,16 +424,21 @@ impl GeneratorThread {
         let mut events = Events::with_capacity(EVENTS);
         while self.up < self.connections.len() {
             let now = self.clock.now();
-            if now >= deadline {
-                break;
-            }
             if stopped() {
                 return Err(io::ErrorKind::Interrupted.into());
             }
-            self.ring(now);
-            let until = deadline.min(now + ASK_AGAIN);
-            let next = self.alarms.peek().map_or(until, |Reverse((at, _))| (*at).min(until));
+            let next = if now < deadline {
+                self.ring(now);
+                let until = deadline.min(now + ASK_AGAIN);
+                self.alarms.peek().map_or(until, |Reverse((at, _))| (*at).min(until))
+            } else {
+                now
+            };
             self.sleep(now, next, &mut events)?;
+            // What has come in time counts, however late this thread was to look.
+            if now >= deadline && events.is_empty() {
+                break;
+            }
             for event in &events {
                 if event.token() != WAKE && event.token() != TIMER {
                     self.turn(event.token().0, &Ready::of(event));

@@ -82,14 +82,16 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, MergeError>
         return Err(Mistake::plain(what).into());
     }
     let seconds = results.iter().map(|one| one.seconds).fold(0.0, f64::max);
-    let whole = shares_are_whole(results)?.then_some(seconds);
-    let overall = every(results, whole, |one| &one.overall)?;
-    let account = account(results);
+    let are_shares = shares_are_whole(results)?;
     // Of a result that was merged before, each of its generators counts.
     let merged_from: Vec<GeneratorResult> = results.iter().flat_map(sources).collect();
+    let alike = merged_from.iter().all(|one| one.seconds == seconds);
+    let together = (are_shares || alike).then_some(seconds);
+    let overall = every(results, together, |one| &one.overall)?;
+    let account = account(results);
     let started = merged_from.iter().map(|one| one.started_unix).fold(f64::INFINITY, f64::min);
     let latest = merged_from.iter().map(|one| one.started_unix).fold(started, f64::max);
-    let classes = classes(results, whole)?;
+    let classes = classes(results, are_shares, together)?;
     let mut verified = None;
     for one in results.iter().filter_map(|one| one.verified.clone()) {
         verified.get_or_insert_with(crate::account::Verified::default).merge(one);
@@ -130,7 +132,7 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, MergeError>
         account,
         overall,
         classes,
-        operations: operations(results, whole, |one| &one.operations)?,
+        operations: operations(results, together, |one| &one.operations)?,
         series: series(results, started)?,
         verified,
         rows,
@@ -141,30 +143,33 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, MergeError>
     })
 }
 
-/// One operation of all generators together; of shares, over the `whole` time of all.
+/// One operation of all generators `together`.
 fn every(
     results: &[LoadResult],
-    whole: Option<Seconds>,
+    together: Option<Seconds>,
     part: impl Fn(&LoadResult) -> &OperationResult,
 ) -> Result<OperationResult, Mistake> {
-    let parts = results.iter().map(|one| (part(one), whole.unwrap_or(one.seconds)));
-    operation(&parts.collect::<Vec<_>>())
+    operation(&results.iter().map(part).collect::<Vec<_>>(), together)
 }
 
 /// The classes, which all results have; of shares each has the connections of all.
-fn classes(results: &[LoadResult], whole: Option<Seconds>) -> Result<Vec<ClassResult>, Mistake> {
+fn classes(
+    results: &[LoadResult],
+    are_shares: bool,
+    together: Option<Seconds>,
+) -> Result<Vec<ClassResult>, Mistake> {
     let of = |(place, class): (usize, &ClassResult)| {
         let all = results.iter().map(|one| &one.classes[place]);
         Ok(ClassResult {
             name: class.name.clone(),
-            connections: if whole.is_some() {
+            connections: if are_shares {
                 class.connections
             } else {
                 all.clone().map(|one| one.connections).sum()
             },
             answered: all.map(|one| one.answered).sum(),
-            overall: every(results, whole, |one| &one.classes[place].overall)?,
-            operations: operations(results, whole, |one| &one.classes[place].operations)?,
+            overall: every(results, together, |one| &one.classes[place].overall)?,
+            operations: operations(results, together, |one| &one.classes[place].operations)?,
         })
     };
     results[0].classes.iter().enumerate().map(of).collect()
@@ -328,36 +333,33 @@ fn generator(results: &[LoadResult], sent: u64) -> Generator {
 
 fn operations(
     results: &[LoadResult],
-    whole: Option<Seconds>,
+    together: Option<Seconds>,
     of: impl Fn(&LoadResult) -> &BTreeMap<String, OperationResult>,
 ) -> Result<BTreeMap<String, OperationResult>, Mistake> {
-    let mut parts: BTreeMap<&str, Vec<(&OperationResult, f64)>> = BTreeMap::new();
-    for one in results {
-        for (name, operation) in of(one) {
-            parts.entry(name).or_default().push((operation, whole.unwrap_or(one.seconds)));
-        }
+    let mut parts: BTreeMap<&str, Vec<&OperationResult>> = BTreeMap::new();
+    for (name, operation) in results.iter().flat_map(of) {
+        parts.entry(name).or_default().push(operation);
     }
-    parts.into_iter().map(|(name, parts)| Ok((name.to_owned(), operation(&parts)?))).collect()
+    parts.into_iter().map(|(name, parts)| Ok((name.to_owned(), operation(&parts, together)?))).collect()
 }
 
-/// One operation of several generators, each with the length of time of its rate.
-fn operation(parts: &[(&OperationResult, f64)]) -> Result<OperationResult, Mistake> {
-    let sum = |of: &dyn Fn(&OperationResult) -> u64| parts.iter().map(|(one, _)| of(one)).sum::<u64>();
+/// One operation of several generators. Over one length of time its requests are counted
+/// `together`; over several, each generator has a rate of its own, also where it was merged before.
+fn operation(parts: &[&OperationResult], together: Option<Seconds>) -> Result<OperationResult, Mistake> {
+    let sum = |of: &dyn Fn(&OperationResult) -> u64| parts.iter().map(|one| of(one)).sum::<u64>();
     let add_up = |of: &dyn Fn(&Distributions) -> &Packed| -> Result<MeasuredDistribution, Mistake> {
-        let packed = parts.iter().map(|(one, _)| one.distributions.as_ref().map(of));
+        let packed = parts.iter().map(|one| one.distributions.as_ref().map(of));
         unpack_all(packed)
     };
     let mut errors = BTreeMap::new();
-    parts.iter().for_each(|(one, _)| add(&mut errors, &one.errors));
+    parts.iter().for_each(|one| add(&mut errors, &one.errors));
     let count = sum(&|one| one.count);
-    let seconds = parts[0].1;
-    // Over one length of time the requests are counted together; over several, each generator has a
-    // rate of its own.
-    let throughput = if parts.iter().all(|(_, other)| *other == seconds) {
-        let done = count.saturating_sub(errors.values().sum());
-        PerSecond::over(done, Nanos::from_seconds(seconds))
-    } else {
-        PerSecond(parts.iter().map(|(one, _)| one.throughput.0).sum())
+    let throughput = match together {
+        Some(seconds) => {
+            let done = count.saturating_sub(errors.values().sum());
+            PerSecond::over(done, Nanos::from_seconds(seconds))
+        }
+        None => PerSecond(parts.iter().map(|one| one.throughput.0).sum()),
     };
     let response = add_up(&|all| &all.response_time)?;
     let from_sent = add_up(&|all| &all.time_from_sent)?;
@@ -633,6 +635,15 @@ mod tests {
         let both = merge(&each).unwrap();
         assert_eq!(both.overall.throughput.0, 2.0 * each[0].overall.throughput.0);
         assert!(differs(&both) && differs(&merge(&[both.clone(), each[0].clone()]).unwrap()));
+        // And so they have where they are merged in steps.
+        for rest in [vec![], vec![each[1].clone()]] {
+            let steps = merge(&[vec![both.clone()], rest.clone()].concat()).unwrap();
+            let once = merge(&[each.to_vec(), rest].concat()).unwrap();
+            let rates = |all: &LoadResult| {
+                [&all.overall, &all.operations["get"], &all.classes[0].overall].map(|one| one.throughput)
+            };
+            assert_eq!(rates(&steps), rates(&once));
+        }
     }
 
     #[test]

@@ -209,7 +209,7 @@ pub(crate) struct Exchange {
     pub(crate) home: PoolId,
     /// Where it is sampled for the hottest keys: until it has left.
     pub(crate) sample: Option<SampleId>,
-    /// The pool whose bounds it counts for, while it does.
+    /// The pool of its first key, while it counts for the bounds of that and of `other_pools`.
     pub(crate) counted_in: Option<PoolId>,
     /// Whether it is written as `mg` or `me`: the words of it stand in `request`.
     pub(crate) as_meta: bool,
@@ -252,6 +252,8 @@ pub(crate) struct Needs {
     pub(crate) retrieval: (Retrieval, i32),
     /// The keys of a retrieval whose parts must be told apart, and who was asked for them.
     pub(crate) keys: KeyList,
+    /// The pools of these keys, but for that of the first, in the order of their numbers.
+    pub(crate) other_pools: Vec<PoolId>,
     pub(crate) parts: Vec<RetrievalPart>,
     /// Answers that wait for that of another server to the same part.
     pub(crate) incomplete: Vec<PartAnswer>,
@@ -337,6 +339,7 @@ impl Needs {
         self.shown = None;
         self.retrieval = (Retrieval::Get, 0);
         self.keys.clear(KEEP);
+        self.other_pools.clear();
         self.parts.clear();
         self.incomplete.clear();
         self.others.clear();
@@ -423,6 +426,13 @@ impl Exchange {
         self.decides = false;
         self.quiet = None;
         self.holds_worker = false;
+    }
+
+    /// The pools whose bounds it counts for.
+    #[inline]
+    pub(crate) fn counted_pools(&self) -> impl Iterator<Item = PoolId> {
+        let rest = self.rest.used().filter(|_| self.counted_in.is_some());
+        self.counted_in.into_iter().chain(rest.into_iter().flat_map(|rest| rest.other_pools.iter().copied()))
     }
 
     /// A part, and those before it whose keys it looks for again.

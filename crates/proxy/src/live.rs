@@ -10,6 +10,7 @@ use crate::config::{Config, ServerConfig};
 use crate::core::Core;
 use crate::dispatch::Workers;
 use crate::engine::{Engine, ThreadDesign};
+use crate::ids::ServerId;
 use crate::pool::Pool;
 use crate::topology::Reads;
 
@@ -96,10 +97,14 @@ pub struct ReplicatedPool {
     pub name: String,
     /// Its servers, by their numbers in the visits; at least two.
     pub servers: Vec<usize>,
+    /// Those of them to which no more reads can be moved: they are left out because they were slow,
+    /// or have just come back.
+    pub left_out: Vec<usize>,
 }
 
-/// The pools of `core` whose reads can be moved from one server to another.
-pub fn replicated_pools(core: &Core) -> Vec<ReplicatedPool> {
+/// The pools of `core` whose reads can be moved from one server to another, as they are at `now`.
+pub fn replicated_pools(core: &Core, now: Stamp) -> Vec<ReplicatedPool> {
+    let ramp = core.settings().return_over;
     let moves = |pool: &&Pool| {
         let spec = pool.spec();
         let chooses = spec.readers.is_none() && spec.reads != Reads::Primary;
@@ -108,6 +113,7 @@ pub fn replicated_pools(core: &Core) -> Vec<ReplicatedPool> {
     let of = |pool: &Pool| ReplicatedPool {
         name: pool.spec().name.clone(),
         servers: pool.servers().iter().map(|server| server.index()).collect(),
+        left_out: pool.left_out(now, ramp).map(ServerId::index).collect(),
     };
     core.routing().pools().iter().filter(moves).map(of).collect()
 }

@@ -652,6 +652,14 @@ impl Pool {
         }
     }
 
+    /// Its servers that no ordered share reaches: they are left out, or have come back less than
+    /// `ramp` ago. By the time alone: where nothing is read, none is seen to have its share again.
+    pub(crate) fn left_out(&self, now: Stamp, ramp: Nanos) -> impl Iterator<Item = ServerId> {
+        let members = self.servers.iter().zip(&self.members);
+        let out = members.filter(move |(_, member)| member.returning.is_some_and(|from| now < from + ramp));
+        out.map(|(server, _)| *server)
+    }
+
     /// Whether a share of the reads is ordered, or a server that has come back gets less than its
     /// own: an even division would pass both by.
     pub(crate) fn has_uneven_shares(&self) -> bool {
@@ -694,7 +702,8 @@ impl Pool {
     }
 
     /// Whether the pool's limits let one more request in, to the loop at `place` among all; if not,
-    /// why.
+    /// why. It takes nothing of them before it [begins](Self::begin): another pool that it has keys
+    /// of may refuse it.
     pub(crate) fn admits(&mut self, place: usize, now: Stamp) -> Result<(), String> {
         let loops = self.spec.loops;
         // Of the whole this loop has its share: what is left of an even division the first have.
@@ -704,7 +713,7 @@ impl Pool {
             self.counts.limited += 1;
             return Err(format!("pool {} is limited to {most} requests under way", self.spec.name));
         }
-        if !self.tokens.take(now) {
+        if !self.tokens.has_one(now) {
             self.counts.limited += 1;
             let rate = self.spec.rate.unwrap_or_default();
             return Err(format!("pool {} is limited to {rate} requests a second", self.spec.name));
@@ -714,7 +723,7 @@ impl Pool {
 
     /// A request that was let in begins.
     pub(crate) fn begin(&mut self) {
-        self.counts.requests += 1;
+        self.tokens.spend();
         self.busy += 1;
     }
 
@@ -947,16 +956,18 @@ impl Tokens {
         Self { rate, tokens: rate.map_or(0.0, burst), filled: Stamp(0) }
     }
 
-    fn take(&mut self, now: Stamp) -> bool {
+    fn has_one(&mut self, now: Stamp) -> bool {
         let Some(rate) = self.rate else { return true };
         let passed = now.0.saturating_sub(self.filled.0) as f64 / 1e9;
         self.filled = now;
         self.tokens = (self.tokens + passed * rate).min(burst(rate));
-        let some = self.tokens >= 1.0;
-        if some {
+        self.tokens >= 1.0
+    }
+
+    fn spend(&mut self) {
+        if self.rate.is_some() {
             self.tokens -= 1.0;
         }
-        some
     }
 }
 

@@ -363,7 +363,8 @@ pub fn page() -> String {
         page,
         "\nThe list `servers` of `rows.parquet` is one element per server asked; it is empty where none was. The file's metadata \
          holds `krarup.schema_version` (now {VERSION}; files since {OLDEST_VERSION} are read), `krarup.epoch_unix_ns` (the wall clock at stamp zero), \
-         `krarup.rows_lost` (rows that could not be written), `krarup.instance` (what the column says in every row), `krarup.sample` where only \
+         `krarup.rows_lost` (rows that could not be written), `krarup.visits_apart` (answers of servers that no client waited for and no row shows: \
+         copies of `writes`, hedges, refills, shadows; files of earlier builds do not say), `krarup.instance` (what the column says in every row), `krarup.sample` where only \
          the rows of some keys were kept (`1/16`: of one key in sixteen, and of requests that name none), `krarup.clients` where a load generator wrote it (`received` is when a request was due, `taken` when it was sent) \
          and `krarup.columns` (this table). Before version 3 whole numbers had no sign, and 16, 32 or 64 bits. Rows as CSV have neither `key` nor `time` \
          nor `instance`, and one column `servers` \
@@ -372,7 +373,7 @@ pub fn page() -> String {
          rows that were replied to from 04:30:00 UTC on for so long, and never beyond the hour (the day, where intervals are longer than an hour; there is no `hour=` then). Intervals are counted from the hour's \
          beginning by the wall clock. Where that is set by more than a second, or the machine was suspended, rows go within a second into files that say another wall clock at stamp zero; stamps stay those of one run. A single file goes by the wall clock \
          at the program's start. A file has its name when it is whole and on the disk, two seconds after its interval; until then its name begins with a dot and ends in `.partial`. What comes later than that, \
-         or from a program that was started anew in the same interval, is in a file of its own (`-2.parquet`). `krarup.rows_lost` counts since the file before. \
+         or from a program that was started anew in the same interval, is in a file of its own (`-2.parquet`). `krarup.rows_lost` and `krarup.visits_apart` count since the file before. \
          A file that cannot be written is given up with its rows and the next is begun; the program warns once, and again only after a file was complete.\n\n\
          ## `histograms.hlog`\n\n\
          An HdrHistogram interval log, version 1.3: one line per operation and quantity, tagged `operation.quantity`, values in \

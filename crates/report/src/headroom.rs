@@ -137,6 +137,7 @@ pub fn verdict(headroom: &Headroom) -> String {
     let sentence = CapacitySentence {
         target: headroom.target.map(|target| target.to_string()),
         limit: "the first resource is full",
+        seen: "the rate of busy seconds",
         verdict: headroom.verdict,
         capacity: headroom.capacity_per_s,
         ratio: headroom.headroom_ratio,
@@ -151,6 +152,8 @@ struct CapacitySentence {
     target: Option<String>,
     /// What happens at the capacity where there is no target.
     limit: &'static str,
+    /// The rate that a projection is measured by.
+    seen: &'static str,
     verdict: HeadroomVerdict,
     capacity: Option<CapacityEstimate>,
     ratio: Option<CapacityEstimate>,
@@ -177,7 +180,7 @@ impl CapacitySentence {
                     HeadroomVerdict::Proven => String::new(),
                     _ => format!(" ({})", range(capacity)),
                 };
-                format!("{what} {}{range}{times}{}", rate(capacity.mean), reach(said))
+                format!("{what} {}{range}{times}{}", rate(capacity.mean), reach(said, self.seen))
             }
         };
         match (&self.target, self.broken_now) {
@@ -189,11 +192,11 @@ impl CapacitySentence {
     }
 }
 
-/// How far an answer reaches, behind the capacity.
-fn reach(said: HeadroomVerdict) -> String {
+/// How far an answer reaches beyond what was `seen`, behind the capacity.
+fn reach(said: HeadroomVerdict, seen: &str) -> String {
     match said {
         HeadroomVerdict::Projected => format!(
-            " [projected: over {STATED} × the highest rate seen, a limit that acts only when it is met may come before]"
+            " [projected: over {STATED} × {seen}, a limit that acts only when it is met may come before]"
         ),
         HeadroomVerdict::Proven => " [proven by a redline]".to_owned(),
         _ => " [stated]".to_owned(),
@@ -207,7 +210,7 @@ pub fn traffic(headroom: &Headroom) -> String {
         return "none that could be looked at".to_owned();
     }
     format!(
-        "{} now, {} highest in {}; served already: {} for 1 s, {} for 100 ms",
+        "{} now, {} in busy seconds (p95 of {}); served already: {} for 1 s, {} for 100 ms",
         rate(seen.now_per_s),
         rate(seen.highest_per_s),
         duration(seen.over_s),
@@ -364,8 +367,8 @@ pub(crate) fn of_results(results: &Results) -> Option<Block> {
         return (!short.is_empty()).then(|| Block::Paragraph(format!("{} {longer}", left_out.trim_start())));
     }
     let title = "What is said about headroom at the end of each trial".to_owned();
-    let caption = "From the traffic of one trial alone, as `krarup headroom` would have said it then: up to twice the highest \
-                   rate seen a capacity is stated, up to four times projected. It is the rate at which the first resource is full, \
+    let caption = "From the traffic of one trial alone, as `krarup headroom` would have said it then: up to twice the rate \
+                   of busy seconds (their 95th percentile) a capacity is stated, up to four times projected. It is the rate at which the first resource is full, \
                    with its interval; beside it the highest throughput of any trial of the workload.";
     let told: Vec<TrialHeadroom> = told.into_iter().cloned().collect();
     Some(Block::Table(Table { title, caption: format!("{caption}{left_out}"), ..trials(&told) }))
@@ -445,6 +448,7 @@ mod tests {
             busy_now: Some(0.3),
             service_us: Some(302.0),
             standard_error: Some(0.01),
+            others: None,
             outside_us: Some(309.0),
             waited: Some(5_327),
             contention: Some(0.0),
@@ -497,8 +501,8 @@ mod tests {
         let expected = "\
 p99 < 8 ms holds up to about 2,820/s (2,323 - 3,169): 2.39 x the traffic now
 [stated]
-traffic    1,181/s now, 1,667/s highest in 600 s; served already: 1,742/s for 1
-           s, 1,990/s for 100 ms
+traffic    1,181/s now, 1,667/s in busy seconds (p95 of 600 s); served already:
+           1,742/s for 1 s, 1,990/s for 100 ms
 0 ######################==========...........~~~~~~~~~|~~~~~~    3,327/s
   # now   = served already   . free   ~ interval of the capacity, | its middle
 first full server b, at 3,898/s (service time 302 us, 30.0 % busy now)
@@ -536,9 +540,12 @@ assumes    servers keep the speed they show
     #[test]
     fn a_projection_and_a_target_that_is_broken_say_so() {
         let projected = Headroom { verdict: HeadroomVerdict::Projected, ..answer() };
-        assert!(verdict(&projected).contains("[projected: over 2 × the highest rate seen"));
+        assert!(verdict(&projected).contains("[projected: over 2 × the rate of busy seconds"));
         let broken = Headroom { broken_now: Some(true), ..answer() };
         assert!(verdict(&broken).starts_with("p99 < 8 ms is broken now, at 1,181/s; "));
+        let bursts = ProvenRate { one_second: 5_000.0, tenth_of_a_second: 6_000.0 };
+        let bursts = traffic(&Headroom { proven_per_s: bursts, ..answer() });
+        assert!(bursts.contains("5,000/s for 1 s") && !bursts.contains("highest"), "{bursts}");
         let nothing = Headroom { target: None, ..answer() };
         assert!(verdict(&nothing).starts_with("the first resource is full at about 2,820/s"));
     }

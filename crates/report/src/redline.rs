@@ -42,6 +42,7 @@ pub fn reason(end: RedlineEnd) -> &'static str {
         RedlineEnd::Errors => "a request failed, or a server of the pool is down",
         RedlineEnd::Contention => "the service time rose by more than 15 %: contention begins",
         RedlineEnd::Others => "the other servers became slower by a fifth",
+        RedlineEnd::LeftOut => "the proxy left the server out because it was slow (`eject_slower`)",
         RedlineEnd::MostWeight => "the server has had the most that it may get, and kept to the target",
         RedlineEnd::FewReads => {
             "there are too few reads to tell: 50 a second, and in 20 s 200 for p99, 2,000 for p99.9"

@@ -320,7 +320,7 @@ pub fn servers(requests: &RequestEstimates) -> Option<Table> {
         name: "servers".into(),
         title: "Each server".into(),
         caption: format!(
-            "Of each request, or part of one, that was answered in the measured span. {INTERVALS}"
+            "Of each request, or part of one, that a client waited for and that was answered in the measured span. {INTERVALS}"
         ),
         columns: vec![
             Column::new("server", Unit::Text),

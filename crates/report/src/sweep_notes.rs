@@ -69,8 +69,7 @@ fn level(warning: &Warning) -> NoteLevel {
 pub(crate) fn notes(results: &Results, at: Topic) -> Vec<Note> {
     let mut kinds: Vec<Vec<&Concern>> = Vec::new();
     for concern in results.concerns.iter().filter(|concern| topic(&concern.warning) == at) {
-        let kind = std::mem::discriminant(&concern.warning);
-        match kinds.iter_mut().find(|seen| std::mem::discriminant(&seen[0].warning) == kind) {
+        match kinds.iter_mut().find(|seen| seen[0].warning.is_alike(&concern.warning)) {
             // A cell counts once.
             Some(seen) if seen.iter().any(|one| one.levels.is_some() && one.levels == concern.levels) => {}
             Some(seen) => seen.push(concern),

@@ -42,7 +42,17 @@ impl LiveState {
         for (server, elsewhere) in self.system.servers.iter_mut().zip(&other.system.servers) {
             server.away |= elsewhere.away;
         }
+        for (pool, elsewhere) in self.pools.iter_mut().zip(other.pools) {
+            pool.left_out.extend(elsewhere.left_out);
+        }
         self
+    }
+
+    /// Whether no more reads can be moved to this server of a pool.
+    pub(crate) fn leaves_out(&self, pool: &str, server: &str) -> bool {
+        let number = self.system.servers.iter().position(|one| one.name == server);
+        let pool = self.pools.iter().find(|one| one.name == pool);
+        pool.zip(number).is_some_and(|(pool, number)| pool.left_out.contains(&number))
     }
 
     /// A number that is another one where servers may get other shares of the requests.
@@ -149,6 +159,17 @@ mod tests {
         let mut states: Vec<LiveState> = (0..2).map(state_of).collect();
         states[1].system.servers[0].away = true;
         assert!(question(states).ask().unwrap().system.servers[0].away);
+    }
+
+    #[test]
+    fn a_server_is_left_out_where_one_loop_does_so() {
+        let mut states: Vec<LiveState> = (0..2).map(state_of).collect();
+        for (state, left_out) in states.iter_mut().zip([Vec::new(), vec![0]]) {
+            state.pools.push(ReplicatedPool { name: "main".to_owned(), servers: vec![0, 1], left_out });
+        }
+        let state = question(states).ask().unwrap();
+        assert!(state.leaves_out("main", "a:1"));
+        assert!(!state.leaves_out("main", "b:1") && !state.leaves_out("other", "a:1"));
     }
 
     #[test]

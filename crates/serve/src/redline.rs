@@ -201,6 +201,13 @@ impl LiveRedline {
                 "push one when all servers of its pool are up: until then the others have its reads",
             )));
         }
+        if pool.left_out.contains(&server) && !asked.dry_run {
+            let name = &live.system.servers[server].name;
+            return Err(refused(Mistake::new(
+                format!("server {name} is left out because it was slow, or has just come back"),
+                "push it when it has its share again: after `eject_for` and `return_over`",
+            )));
+        }
         let usual_since = lock(&self.state).usual_since;
         let settings = RedlineSettings {
             target,
@@ -285,10 +292,7 @@ impl LiveRedline {
                 break RedlineEnd::Stopped;
             }
             let Some(live) = self.live.ask() else { break RedlineEnd::Stuck };
-            if live.shares_digest() != prepared.shares {
-                break RedlineEnd::Stopped;
-            }
-            if let RedlineOrder::End(end) = prepared.redline.look(&live.kept, &live.system) {
+            if let RedlineOrder::End(end) = prepared.look(&live) {
                 break end;
             }
             until = Stamp(live.kept.at.0 + HOLDS.0);
@@ -327,6 +331,17 @@ impl LiveRedline {
 }
 
 impl PreparedRedline {
+    /// What is to be done after a look at what the loops have kept.
+    fn look(&mut self, live: &LiveState) -> RedlineOrder {
+        if live.shares_digest() != self.shares {
+            return RedlineOrder::End(RedlineEnd::Stopped);
+        }
+        if live.leaves_out(&self.pool, &self.server) {
+            return RedlineOrder::End(RedlineEnd::LeftOut);
+        }
+        self.redline.look(&live.kept, &live.system)
+    }
+
     fn push(&self, until: Stamp) -> ReadPush {
         let (pool, server) = (self.pool.clone(), self.server.clone());
         ReadPush { pool, server, share: self.redline.share(), until }

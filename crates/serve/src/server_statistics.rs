@@ -213,18 +213,21 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap().to_string();
         let lost = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let answers = thread::spawn(move || {
-            let (mut connection, _) = listener.accept().unwrap();
-            let mut asked = [0; 7];
-            connection.read_exact(&mut asked).unwrap();
-            for piece in SAID.as_bytes().chunks(50) {
-                connection.write_all(piece).unwrap();
+        // One that was too slow to answer is asked again.
+        thread::spawn(move || {
+            for mut connection in listener.incoming().map(Result::unwrap) {
+                let mut asked = [0; 7];
+                if connection.read_exact(&mut asked).is_ok() {
+                    assert_eq!(&asked, b"stats\r\n");
+                    let mut pieces = SAID.as_bytes().chunks(50);
+                    let _ = pieces.try_for_each(|piece| connection.write_all(piece));
+                }
             }
-            asked
         });
         let statistics = AskedServers::default();
-        let said = statistics.allowances(&[lost, server.clone()]);
-        assert_eq!(&answers.join().unwrap(), b"stats\r\n");
+        let servers = [lost, server.clone()];
+        let mut answers = (0..100).map(|_| statistics.allowances(&servers));
+        let said = answers.find(|said| !said.is_empty()).unwrap();
         assert_eq!(said.len(), 2);
         assert!(said.iter().all(|one| one.server.as_ref() == Some(&server)), "{said:?}");
     }

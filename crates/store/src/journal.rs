@@ -1,11 +1,12 @@
-//! Threads that write batches, and one that keeps the lease; what became of each batch is
-//! reported in their order.
+//! Threads that write batches, one that keeps the lease and nothing else, and one that sweeps; what
+//! became of each batch is reported in their order.
 //!
 //! ```text
 //!  loop ──batch──▶ writer ───one statement, one commit──▶ PostgreSQL
 //!   ▲  └──batch──▶ writer ───────────────────────────────▶
 //!   │       fetch▶ reader ─what is not in memory, while nothing is written──▶
-//!   │       sweep▶ keeper ──renews, reads what is in the outbox──▶
+//!   │       sweep▶ sweeper ─reads what is in the outbox, clears away─▶
+//!   │              keeper ──renews─────────────────────────▶
 //!   └─committed, in order─┘   └─ session broken: have it back, write the same batch again
 //! ```
 //!
@@ -27,6 +28,7 @@ use krarup_units::{Mistake, Nanos, Stamp};
 use crate::backoff::Backoff;
 use crate::postgres::batch_writer::BatchWriter;
 use crate::postgres::heads::Reader;
+use crate::postgres::sweeper::Sweeper;
 use crate::postgres::{
     IDS_AHEAD, OutboxPart, Owned, Reconnecting, StoreError, is_deposed, only_reads, words,
 };
@@ -38,6 +40,9 @@ use krarup_broker::queues::{Fetch, Fetched};
 const RENEW: Duration = Duration::from_millis(300);
 /// How often expired keys are cleared away.
 const FORGET: Duration = Duration::from_secs(60);
+/// Steps of clearing away after a sweep, each of its own: a caller that waits for the next one
+/// waits no longer than for these.
+const STEPS: usize = 5;
 /// How soon to try again to have a session, at first and at most; the time doubles in between.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 const RETRY_AFTER_AT_MOST: Duration = Duration::from_secs(1);
@@ -98,9 +103,11 @@ pub enum JournalEvent {
 /// The loop's end of the threads.
 #[derive(Debug)]
 pub struct Journal {
-    keeper: Sender<Order>,
+    /// Hears that no message will be given an id any more.
+    keeper: Sender<()>,
     /// Disconnected when the keeper has ended.
     keeping: Receiver<()>,
+    sweeper: Sender<()>,
     /// Whether nothing more is to be done: sessions that are broken stay so.
     over: Arc<AtomicBool>,
     /// Since when it is being looked what is in the outbox.
@@ -158,12 +165,6 @@ struct BatchOutcome {
     written: Result<(), String>,
 }
 
-enum Order {
-    Sweep,
-    /// The loop has ended; no message will be given an id any more.
-    Retire,
-}
-
 struct Job {
     number: u64,
     batch: Arc<CommitBatch>,
@@ -217,19 +218,23 @@ impl Journal {
             (owned.place().clone(), owned.epoch(), owned.heads(), sender.clone());
         let shard = owned.shard();
         spawn("reader", move || read(&wanted, &its, || Reader::begin(place.clone(), epoch, shard, heads)))?;
-        let (keeper, orders) = mpsc::channel();
+        let (sweeper, sweeps) = mpsc::channel();
+        let (place, its) = (owned.place().clone(), sender.clone());
+        spawn("sweeper", move || sweep(&sweeps, &its, || Sweeper::begin(place.clone(), epoch, shard)))?;
+        let (keeper, retires) = mpsc::channel();
         // Others look for queues without an owner as often as the owner tries to have them again.
         let mut keeps =
             LeaseKeeper { session: Reconnector::new(owned, sender, RETRY_AFTER), ids: Arc::clone(&ids) };
         let (ends, keeping) = mpsc::channel();
         spawn("keeper", move || {
-            keeps.run(&orders);
+            keeps.run(&retires);
             drop(keeps);
             drop(ends);
         })?;
         Ok(Self {
             keeper,
             keeping,
+            sweeper,
             over,
             sweeping: None,
             reader,
@@ -290,7 +295,7 @@ impl Journal {
     /// Collects what applications have put into the table of messages that come.
     pub fn sweep(&mut self, now: Stamp) {
         self.sweeping = Some(now);
-        let _ = self.keeper.send(Order::Sweep);
+        let _ = self.sweeper.send(());
     }
 
     /// Whether nothing is being written or read.
@@ -305,7 +310,7 @@ impl Journal {
         let _ = self.reader.send(wanted);
     }
 
-    /// Since when the database owes an answer; none: it owes none. The keeper may have much to
+    /// Since when the database owes an answer; none: it owes none. The sweeper may have much to
     /// clear away before it sweeps: that is no silence while batches are answered.
     pub fn owes_since(&self) -> Option<Stamp> {
         let batches = self.under_way.iter().filter(|one| one.outcome.is_none()).map(UnderWay::owed_from);
@@ -376,7 +381,7 @@ impl Journal {
         self.writers.clear();
         self.over.store(true, Ordering::SeqCst);
         // Where the keeper has ended, the session that held the lock has ended with it.
-        let _ = self.keeper.send(Order::Retire);
+        let _ = self.keeper.send(());
         let _ = self.keeping.recv_timeout(LAST);
     }
 }
@@ -584,35 +589,62 @@ fn write(
     }
 }
 
-/// Keeps the queues ours, and does what is not for a writer.
+/// What the sweeper's thread does all its life: whenever it is asked it looks what is in the
+/// outbox, and clears away some of what is over.
+fn sweep(asked: &Receiver<()>, sender: &EventSender, begin: impl Fn() -> Result<Sweeper, StoreError>) {
+    let Some(session) = have(sender, true, begin) else { return };
+    let mut session = Reconnector::new(session, sender.clone(), RETRY_AFTER_AT_MOST);
+    let mut forgotten = None;
+    for () in asked {
+        if sweep_once(&mut session, &mut forgotten).is_err() {
+            return sender.say(ThreadEvent::Deposed);
+        }
+    }
+}
+
+/// One sweep, and some clearing away; when all keys whose time was over were last forgotten.
+fn sweep_once(session: &mut Reconnector<Sweeper>, forgotten: &mut Option<Instant>) -> Result<(), Over> {
+    // What cannot be read now is read next time.
+    let found = session.until_known(Sweeper::sweep)?.unwrap_or_default();
+    session.sender.say(ThreadEvent::Swept(found));
+    for _ in 0..STEPS {
+        if !session.until_known(Sweeper::prune)?.unwrap_or_default() {
+            break;
+        }
+    }
+    if forgotten.is_some_and(|then| then.elapsed() < FORGET) {
+        return Ok(());
+    }
+    for _ in 0..STEPS {
+        if !session.until_known(Sweeper::forget_keys)?.unwrap_or_default() {
+            *forgotten = Some(Instant::now());
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the queues ours, and does nothing that may take long.
 struct LeaseKeeper {
     session: Reconnector<Owned>,
     ids: Arc<Ids>,
 }
 
 impl LeaseKeeper {
-    fn run(&mut self, orders: &Receiver<Order>) {
-        let (mut renewed, mut forgotten) = (Instant::now(), Instant::now());
+    fn run(&mut self, retires: &Receiver<()>) {
+        let mut renewed = Instant::now();
         loop {
-            let mut done = match orders.recv_timeout(RENEW.saturating_sub(renewed.elapsed())) {
-                Ok(Order::Sweep) => self.sweep(),
-                Ok(Order::Retire) => {
+            match retires.recv_timeout(RENEW.saturating_sub(renewed.elapsed())) {
+                Ok(()) => {
                     // Where it fails, some ids will never be given.
                     let _ = self.session.session.set_down(self.ids.next.load(Ordering::Relaxed));
                     return;
                 }
-                Err(RecvTimeoutError::Timeout) => Ok(()),
                 Err(RecvTimeoutError::Disconnected) => return,
-            };
-            if done.is_ok() && renewed.elapsed() >= RENEW {
-                renewed = Instant::now();
-                done = self.renew();
+                Err(RecvTimeoutError::Timeout) => {}
             }
-            if done.is_ok() && forgotten.elapsed() >= FORGET {
-                forgotten = Instant::now();
-                done = self.session.until_known(Owned::forget_keys).map(drop);
-            }
-            if done.is_err() {
+            renewed = Instant::now();
+            if self.renew().is_err() {
                 return self.session.sender.say(ThreadEvent::Deposed);
             }
         }
@@ -625,20 +657,6 @@ impl LeaseKeeper {
             if self.ids.promised.swap(promised, Ordering::Relaxed) < promised {
                 // What was gathered may wait for that.
                 (self.session.sender.wake)();
-            }
-        }
-        Ok(())
-    }
-
-    fn sweep(&mut self) -> Result<(), Over> {
-        // What cannot be read now is read next time.
-        let found = self.session.until_known(Owned::sweep)?.unwrap_or_default();
-        self.session.sender.say(ThreadEvent::Swept(found));
-        // Some steps at a time, each of its own: a caller that waits for the next sweep waits no
-        // longer than for this.
-        for _ in 0..5 {
-            if !self.session.until_known(Owned::prune)?.unwrap_or_default() {
-                break;
             }
         }
         Ok(())
@@ -657,6 +675,7 @@ mod tests {
         let journal = Journal {
             keeper: mpsc::channel().0,
             keeping: mpsc::channel().1,
+            sweeper: mpsc::channel().0,
             over: Arc::default(),
             sweeping: None,
             reader: mpsc::channel().0,
@@ -746,7 +765,7 @@ mod tests {
         assert_eq!(journal.owes_since(), Some(after(150)));
         say.send(ThreadEvent::Fetched(Ok(Fetched::default()))).unwrap();
         assert!(matches!(journal.next_event(), Some(JournalEvent::Fetched(Ok(_)))));
-        // The keeper clears away; batches are answered meanwhile.
+        // The sweeper clears away; batches are answered meanwhile.
         journal.write(1, deletes(1..2), after(300));
         say.send(wrote(WRITERS - 1, 1, Nanos::from_millis(400))).unwrap();
         assert_eq!(committed(journal.next_event()), Some(1));

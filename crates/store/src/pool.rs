@@ -50,6 +50,9 @@ const END_AT_MOST: Duration = Duration::from_secs(2);
 /// How often it is asked at once what became of a transaction, before that is left to a task of its
 /// own.
 const TRIES: u32 = 3;
+/// How often a request that may be too long by itself is tried, where the database cancels it each
+/// time.
+const CANCELLED_AT_MOST: u32 = 2;
 
 /// No stamp: the database owes no answer.
 const NEVER: u64 = u64::MAX;
@@ -487,7 +490,13 @@ impl PoolState {
 
     /// Remembers why the database refused a request that writes; whether it is not to be tried
     /// again. A sweep is no client's: whatever it is refused for is not a request's fault.
-    fn is_final(&self, query: &DatabaseRequest, why: &str, until: RefusedUntil) -> bool {
+    fn is_final(&self, query: &DatabaseRequest, why: &str, until: RefusedUntil, cancelled: u32) -> bool {
+        let may_be_long =
+            matches!(query.kind(), StatementKind::Look | StatementKind::List | StatementKind::Once);
+        if until == RefusedUntil::TooLong && may_be_long {
+            // It is refused alone: others of its kind, which wait for this connection, are not.
+            return cancelled >= CANCELLED_AT_MOST;
+        }
         let sweeps = matches!(query, DatabaseRequest::Sweep(_));
         if (until != RefusedUntil::Never || sweeps) && query.writes() {
             self.refuse(query.kind(), why, until);
@@ -507,15 +516,13 @@ impl PoolState {
     ) -> Result<Vec<QueuedRequest>, Over> {
         let queue = self.queue(asked[0].query.kind());
         let mut unknown: Option<Unknown> = None;
-        let (mut pauses, mut tries) = (backoff(), 0);
+        let (mut pauses, mut tries, mut cancelled) = (backoff(), 0, 0);
         loop {
             self.drop_closed(session, queue);
-            if session.is_none() {
-                *session = match unknown {
-                    Some(_) => Some(self.reconnect(queue).await?),
-                    None if self.queues[queue].begins_attempt() => self.try_to_connect(queue).await?,
-                    None => None,
-                };
+            if session.is_none() && unknown.is_some() {
+                *session = Some(self.reconnect(queue).await?);
+            } else if session.is_none() && self.queues[queue].begins_attempt() {
+                *session = self.try_to_connect(queue).await?;
             }
             // Another connection may have a session.
             let Some(open) = session.as_ref() else { return Ok(asked) };
@@ -574,11 +581,12 @@ impl PoolState {
                 Err(Trouble::Refused { why, until }) => {
                     self.done(marker);
                     self.is_back();
-                    if self.is_final(&asked[0].query, &why, until) {
+                    cancelled += u32::from(until == RefusedUntil::TooLong);
+                    if self.is_final(&asked[0].query, &why, until, cancelled) {
                         self.answer(&asked, vec![DatabaseReply::Failed(why); asked.len()], way);
                         return Ok(Vec::new());
                     }
-                    if until != RefusedUntil::TryLater {
+                    if !matches!(until, RefusedUntil::TryLater | RefusedUntil::TooLong) {
                         // Meanwhile this connection is for others.
                         return Ok(self.wait_for_room(asked));
                     }

@@ -26,15 +26,15 @@ mod schema;
 pub(crate) mod session;
 mod sharing;
 mod silence;
+pub(crate) mod sweeper;
 
 use std::sync::Arc;
 use std::thread;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use krarup_units::Nanos;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Error, Row, Statement};
+use tokio_postgres::{Error, Row};
 
 use krarup_broker::changes::{KeyRow, MessageRow, TubeRow};
 use krarup_broker::job::Id;
@@ -47,9 +47,10 @@ pub use parameters::ProcessEnvironment;
 pub use place::{Database, LEASE, StoreError};
 pub use schema::QueueSchema;
 pub use sharing::Sharing;
+pub use sweeper::{OutboxMessage, OutboxPart};
 
 use blocking::BlockingSession;
-use place::{END_HOLDER, IS_OVERDUE, LIGHT, LOOK, OWN, fence_of, is_fatal, lock_of, migrate};
+use place::{END_HOLDER, IS_OVERDUE, LIGHT, LOOK, OWN, SETTINGS, fence_of, is_fatal, lock_of, migrate};
 pub(crate) use place::{Reconnecting, only_reads};
 use rows::{NameTable, read, since_1970, wall};
 use silence::OwnerSilence;
@@ -57,20 +58,11 @@ use silence::OwnerSilence;
 /// Who takes over from another reads no more than so many bytes of messages before it serves; more
 /// of them are counted, and read when they are needed.
 const READ_AT_ONCE: u64 = 32 << 20;
-/// By the clock of the owner, as they were written.
-const OLD_KEYS: &str = "DELETE FROM krarup.key WHERE until <= $1";
 /// Ids that may be given before the number of the next one is written again.
 pub(crate) const IDS_AHEAD: Id = 1_000_000;
 
-/// What makes plans in all sessions that read and write messages.
-const SETTINGS: &str = include_str!("postgres/session.sql");
 const END_SHARING: &str = include_str!("postgres/shared/end.sql");
 const LOAD: &str = include_str!("postgres/load.sql");
-const SWEEP: &str = include_str!("postgres/sweep.sql");
-/// Messages of the outbox that are read at once, and bytes of their bodies beside the first: the
-/// lease is not renewed meanwhile, and what there is no room for is read in vain.
-const SWEPT_AT_ONCE: i64 = 1_000;
-const SWEPT_BYTES: i64 = 4 << 20;
 
 /// Waits until an owner before has written what it has begun, and keeps it from beginning more,
 /// until the end of the transaction.
@@ -79,7 +71,6 @@ const FENCE: &str = "SELECT set_config('lock_timeout', '500ms', true), pg_adviso
 pub struct Owned {
     place: Database,
     client: BlockingSession,
-    sweep: Statement,
     shard: Shard,
     address: String,
     memcached: Option<String>,
@@ -104,27 +95,6 @@ pub struct Contents {
     pub next_id: Id,
     /// Where there were too many messages to read them all: how many there are.
     pub counts: Option<QueueCounts>,
-}
-
-/// A message that an application has put into the outbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "named as the columns of krarup.incoming")]
-pub struct OutboxMessage {
-    pub number: i64,
-    pub tube: String,
-    pub priority: u32,
-    pub delay: u32,
-    pub ttr: u32,
-    pub body: Vec<u8>,
-}
-
-/// The oldest messages of the outbox.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OutboxPart {
-    /// In their order.
-    pub messages: Vec<OutboxMessage>,
-    /// Whether there are more behind them.
-    pub more: bool,
 }
 
 impl std::fmt::Debug for Owned {
@@ -195,21 +165,9 @@ impl Owned {
         took_over: bool,
     ) -> Result<Self, StoreError> {
         let (epoch, process) = succeed(&mut client, shard, address, member)?;
-        let sweep = prepare_sweep(&mut client, shard)?;
         client.batch_execute(LIGHT)?;
         let address = address.to_owned();
-        Ok(Self {
-            place,
-            client,
-            sweep,
-            shard,
-            address,
-            memcached: None,
-            epoch,
-            process,
-            heads: 1,
-            took_over,
-        })
+        Ok(Self { place, client, shard, address, memcached: None, epoch, process, heads: 1, took_over })
     }
 
     /// Which part of the queues this is.
@@ -256,8 +214,9 @@ impl Owned {
         for row in self.client.query("SELECT name FROM krarup.client", &[])? {
             contents.clients.push(row.get(0));
         }
-        self.client.execute(OLD_KEYS, &[&wall(now)])?;
-        for row in self.client.query("SELECT tube, key, id, until FROM krarup.key", &[])? {
+        // By the clock of the owner, as they were written. The others are cleared away by and by.
+        let keys = "SELECT tube, key, id, until FROM krarup.key WHERE until > $1";
+        for row in self.client.query(keys, &[&wall(now)])? {
             let kept = KeyRow { id: row.get::<_, i64>(2) as Id, until: since_1970(row.get(3)) };
             if shard.has(row.get(0)) {
                 contents.keys.push((row.get(0), row.get(1), kept));
@@ -342,48 +301,6 @@ impl Owned {
         self.address = address;
         self.memcached = memcached;
     }
-
-    /// What applications have put into the outbox, as much of it as may be read at once.
-    ///
-    /// # Errors
-    /// As [`Self::renew`].
-    pub fn sweep(&mut self) -> Result<OutboxPart, Error> {
-        let (of, number) = (self.shard.of as i32, self.shard.number as i32);
-        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&SWEPT_BYTES, &SWEPT_AT_ONCE];
-        if !self.shard.is_whole() {
-            values.extend([&of as &(dyn ToSql + Sync), &number]);
-        }
-        let rows = self.client.query(&self.sweep, &values)?;
-        let found = rows.first().map_or(0, |row| row.get::<_, i64>(6));
-        let more = found == SWEPT_AT_ONCE || (rows.len() as i64) < found;
-        let messages = rows.into_iter().map(|row| OutboxMessage {
-            number: row.get(0),
-            tube: row.get(1),
-            priority: row.get::<_, i64>(2) as u32,
-            delay: row.get::<_, i32>(3) as u32,
-            ttr: row.get::<_, i32>(4) as u32,
-            body: row.get(5),
-        });
-        Ok(OutboxPart { messages: messages.collect(), more })
-    }
-
-    /// Clears away what was archived long enough ago, some of it at a time; whether there may be
-    /// more.
-    ///
-    /// # Errors
-    /// As [`Self::renew`].
-    pub fn prune(&mut self) -> Result<bool, Error> {
-        let pruned: i32 = self.client.query_one("SELECT krarup.prune()", &[])?.get(0);
-        Ok(pruned >= 1_000)
-    }
-
-    /// Forgets keys whose time is over.
-    ///
-    /// # Errors
-    /// As [`Self::renew`].
-    pub fn forget_keys(&mut self) -> Result<(), Error> {
-        self.client.execute(OLD_KEYS, &[&SystemTime::now()]).map(drop)
-    }
 }
 
 impl Reconnecting for Owned {
@@ -419,7 +336,6 @@ impl Reconnecting for Owned {
             &[&self.address, &self.epoch, &shard],
         )?;
         self.process = row.ok_or(StoreError::Deposed)?.get(0);
-        self.sweep = prepare_sweep(&mut client, self.shard)?;
         client.batch_execute(LIGHT)?;
         self.client = client;
         Ok(())
@@ -434,11 +350,6 @@ pub(crate) fn is_deposed(error: &Error) -> bool {
 /// Whether this session has the lock of a shard's owner from now on.
 fn own(client: &mut BlockingSession, shard: Shard) -> Result<bool, Error> {
     Ok(client.query_one("SELECT pg_try_advisory_lock(1802658162, $1)", &[&lock_of(shard)])?.get(0))
-}
-
-fn prepare_sweep(client: &mut BlockingSession, shard: Shard) -> Result<Statement, Error> {
-    let own = if shard.is_whole() { "true" } else { "krarup.shard_of(tube, $3) = $4" };
-    client.prepare(&SWEEP.replace("OWN", own))
 }
 
 /// Becomes the next owner, in the session that holds the lock: its epoch and its process.

@@ -13,7 +13,7 @@ use super::look::{LookPair, MetricNames, ServiceKind};
 pub struct TopTotals {
     /// Requests answered per second.
     pub throughput_per_s: f64,
-    /// Of these, those answered with an error.
+    /// Of these, those answered with an error, or whose client left before the reply.
     pub errors_per_s: f64,
     /// Median response time, without those of `reserve` and `pop`, which wait for a message; none:
     /// nothing was answered.
@@ -137,7 +137,7 @@ pub struct TopOperation {
     pub operation: String,
     /// Requests answered per second.
     pub throughput_per_s: f64,
-    /// Of these, those answered with an error.
+    /// Of these, those answered with an error, or whose client left before the reply.
     pub errors_per_s: f64,
     /// Keys found, of those asked for; none: no key was asked for.
     pub hit_ratio: Option<f64>,

@@ -208,8 +208,16 @@ pub const TABLE: &[BrokerMetric] = &[
         help: "Time of one of them, its commit included.",
         value: Source::Times(|now| &now.statements),
     },
-    operation("krarup_broker_requests_total", |one| one.count, "Requests answered."),
-    operation("krarup_broker_errors_total", |one| one.errors, "Requests answered with an error."),
+    operation(
+        "krarup_broker_requests_total",
+        |one| one.count,
+        "Requests answered, or whose client left before the reply.",
+    ),
+    operation(
+        "krarup_broker_errors_total",
+        |one| one.errors,
+        "Requests answered with an error, or whose client left before the reply.",
+    ),
     operation("krarup_broker_received_bytes_total", |one| one.bytes_in, "Bytes of requests from clients."),
     operation("krarup_broker_sent_bytes_total", |one| one.bytes_out, "Bytes of answers to clients."),
     times(

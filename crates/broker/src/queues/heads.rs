@@ -13,7 +13,7 @@ use krarup_beanstalk::Request;
 use krarup_units::{Nanos, Stamp};
 
 use super::reservation::MOST_AT_ONCE;
-use super::store::{Fetch, FetchRequest, Fetched, FromTo, Kicking, StoredQueue};
+use super::store::{Fetch, FetchRequest, Fetched, FromTo, Kicking, Resident, StoredQueue};
 use super::view::Nothing;
 use super::{Due, Queues};
 use crate::changes::{MessageChange, MessageRow, StoredState};
@@ -30,8 +30,8 @@ const MOST_UNREAD: usize = 1_000;
 impl Queues {
     // ---- leaving out ----------------------------------------------------------------------------
 
-    /// A message stands in its line, among those that are here or not: a client that is too many is
-    /// left out.
+    /// A message stands in its line, among those that are here or not. Of a line that is too long
+    /// the last are left out: as many bytes as it brings, so that no more stay.
     pub(super) fn settle(&mut self, id: Id, here: bool) {
         let Some(resident) = self.settings.resident else { return };
         if !here {
@@ -40,17 +40,32 @@ impl Queues {
         if self.used <= resident.bytes {
             return;
         }
+        let kept = self.kept_of_line(resident);
         let job = &self.jobs[&id];
-        let tube = self.tubes.get_mut(job.tube);
-        let cut = match job.state {
-            JobState::Ready => cut(tube.line_mut(job.receiver.as_ref()), resident.heads).map(|(_, id)| id),
-            JobState::Delayed { .. } => cut(&mut tube.delayed, resident.heads).map(|(_, id)| id),
-            JobState::Buried { .. } => cut(&mut tube.buried, resident.heads).map(|(_, id)| id),
-            JobState::Pending | JobState::Reserved { .. } => None,
-        };
-        if let Some(cut) = cut {
+        let (tube, state, receiver) = (job.tube, job.state, job.receiver.clone());
+        let mut over = job.cost();
+        while over > 0 {
+            let tube = self.tubes.get_mut(tube);
+            let cut = match state {
+                JobState::Ready => cut(tube.line_mut(receiver.as_ref()), kept).map(|(_, id)| id),
+                JobState::Delayed { .. } => cut(&mut tube.delayed, kept).map(|(_, id)| id),
+                JobState::Buried { .. } => cut(&mut tube.buried, kept).map(|(_, id)| id),
+                JobState::Pending | JobState::Reserved { .. } => None,
+            };
+            let Some(cut) = cut else { return };
+            over = over.saturating_sub(self.jobs[&cut].cost());
             self.leave_out(cut);
         }
+    }
+
+    /// How many messages of a line stay here. A number alone would bound neither many lines nor
+    /// large messages: they are fewer, down to one, the nearer all that is here comes to the middle
+    /// between what may wait and all memory. What is on its way has the other half.
+    fn kept_of_line(&self, resident: Resident) -> usize {
+        let most = resident.bytes.midpoint(self.settings.memory);
+        let step = (most.saturating_sub(resident.bytes) / resident.heads as u64).max(1);
+        let kept = most.saturating_sub(self.used).div_ceil(step);
+        (kept as usize).clamp(1, resident.heads)
     }
 
     /// The line of a sender keeps no more numbers than it must.
@@ -360,19 +375,20 @@ impl Queues {
         self.heads.fetching.is_none() && (wants || self.has_unread())
     }
 
-    /// Whether there are lines of which nothing was read since they were counted, and room.
+    /// Whether there are lines of which nothing was read since they were counted, and room. No
+    /// client waits for them: what is to be written goes first.
     fn has_unread(&self) -> bool {
         let has_room = self.settings.resident.is_some_and(|resident| self.used < resident.bytes);
-        has_room && !self.heads.unread.is_empty()
+        has_room && !self.has_batch() && !self.heads.unread.is_empty()
     }
 
     /// The longest of them.
     fn next_unread(&mut self) -> Option<FetchRequest> {
         while self.has_unread()
-            && let Some((_, line)) = self.heads.unread.pop_last()
+            && let Some((count, line)) = self.heads.unread.pop_last()
         {
             if self.place_of(&line) == Some((0, 0)) {
-                return Some(FetchRequest::Line(line));
+                return Some(FetchRequest::First(count, line));
             }
         }
         None
@@ -398,6 +414,7 @@ impl Queues {
         while let Some(wanted) = self.heads.wanted.pop_front().or_else(|| self.next_unread()) {
             let fetch = match &wanted {
                 FetchRequest::Line(line) => self.place_of(line).map(|from| Fetch::Heads(line.clone(), from)),
+                FetchRequest::First(_, line) => Some(Fetch::First(line.clone())),
                 _ => Some(Fetch::Begin),
             };
             if fetch.is_some() {
@@ -429,6 +446,9 @@ impl Queues {
             Some(FetchRequest::Seekers(some)) => {
                 some.into_iter().rev().for_each(|one| self.heads.seekers.push_front(one));
             }
+            Some(FetchRequest::First(count, line)) => {
+                self.heads.unread.insert((count, line));
+            }
             Some(wanted) => self.heads.wanted.push_front(wanted),
             None => {}
         }
@@ -439,7 +459,7 @@ impl Queues {
     pub fn fetched(&mut self, fetched: Fetched, now: Stamp) {
         match self.heads.fetching.take() {
             Some(FetchRequest::Line(StoredQueue::Sent(line))) => self.numbers_fetched(&line, &fetched),
-            Some(FetchRequest::Line(line)) => {
+            Some(FetchRequest::Line(line) | FetchRequest::First(_, line)) => {
                 self.heads_fetched(&line, fetched);
                 if let StoredQueue::Ready(name, _) = &line
                     && let Some(tube) = self.tubes.find(name)

@@ -14,10 +14,14 @@ pub(crate) type FromTo = (Arc<str>, Option<Arc<str>>);
 pub struct Resident {
     /// With more than this, in bytes, lines are cut.
     pub bytes: u64,
-    /// Nothing is cut of a line that has no more than so many, and so many are read at a time; at
-    /// least 1.
+    /// Nothing is cut of a line that has no more than so many, or than fewer, down to one, where
+    /// bytes come near half of the rest of the memory; and so many are read at a time. At least 1.
     pub heads: usize,
 }
+
+/// Messages that are read of a line so that the age of its oldest is known: when that one goes, the
+/// next is here while the line is read on.
+pub const READ_FOR_AGE: usize = 2;
 
 /// A line of a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +44,8 @@ pub enum Fetch {
     /// The messages of a line, those from this place on: what the line is ordered by (for delays:
     /// since 1970, in nanoseconds), then the number.
     Heads(StoredQueue, (u64, Id)),
+    /// The first messages of a line, [`READ_FOR_AGE`] of them.
+    First(StoredQueue),
     /// These messages.
     Named(Vec<Id>),
 }
@@ -88,5 +94,7 @@ pub(super) struct Heads {
 pub(super) enum FetchRequest {
     Begin,
     Line(StoredQueue),
+    /// The first of a line that was only counted, and how many it had.
+    First(u64, StoredQueue),
     Seekers(Vec<(ClientId, Vec<Id>)>),
 }

@@ -22,7 +22,8 @@ pub(super) enum For {
     Bury(Id),
     Touch(Id),
     KickJob,
-    Kick,
+    /// So many are ready by the parts before.
+    Kick(u64),
     Look,
     /// What is empty is said to be so.
     Seek,

@@ -36,9 +36,11 @@ impl SharedQueues {
         way: &RequestTimes,
         now: Stamp,
     ) {
-        let Some(Underway { client, taker, number: slot, what, .. }) = self.underway.remove(&number) else {
-            return;
-        };
+        let Some(asked) = self.underway.remove(&number) else { return };
+        if let DatabaseReply::Part { done, rest } = reply {
+            return self.ask_rest(asked, done, rest);
+        }
+        let Underway { client, taker, number: slot, what, .. } = asked;
         if let For::Put(_, _, size, _) = what {
             self.used -= size;
         }
@@ -155,8 +157,8 @@ impl SharedQueues {
                 write::line(&mut bytes, if done { ReplyWord::Kicked } else { NOT_FOUND });
                 self.sweep_soon();
             }
-            (For::Kick, DatabaseReply::Count(count)) => {
-                write::numbered(&mut bytes, ReplyWord::Kicked, count);
+            (For::Kick(before), DatabaseReply::Count(count)) => {
+                write::numbered(&mut bytes, ReplyWord::Kicked, before + count);
                 self.sweep_soon();
             }
             (For::Look, DatabaseReply::Lines(lines)) => {

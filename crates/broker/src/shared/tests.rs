@@ -167,9 +167,39 @@ fn a_tube_that_a_client_here_uses_can_be_deleted_whatever_the_database_has_of_it
     both.queues.use_tube(client, "used");
     for (tube, is_known) in [("used", true), ("default", true), ("nowhere", false)] {
         both.ask(client, &Request::DeleteTube(tube));
-        let query = DatabaseRequest::Once(RareRequest::DeleteTube { tube: tube.into(), known: is_known });
-        assert_eq!(both.query().query, query);
+        let query = RareRequest::DeleteTube { tube: tube.into(), known: is_known, whole: true, last: None };
+        assert_eq!(both.query().query, DatabaseRequest::Once(query));
     }
+}
+
+#[test]
+fn what_is_about_many_messages_is_asked_in_parts_and_answered_once() {
+    let mut both = Both::new(true);
+    let client = both.open();
+    let kick = |bound, buried| RareRequest::Kick { tube: "default".into(), bound, buried };
+    both.ask(client, &Request::Kick(2_500));
+    for (before, left) in [(kick(2_500, None), 1_500), (kick(1_500, Some(true)), 500)] {
+        let asked = both.query();
+        assert_eq!(asked.query, DatabaseRequest::Once(before));
+        let reply = DatabaseReply::Part { done: 1_000, rest: kick(left, Some(true)) };
+        both.shared.answered(&mut both.queues, asked.number, reply, &RequestTimes::default(), NOW);
+        assert!(both.replies().is_empty() && !both.shared.may_go(client, &put()));
+    }
+    let last = both.query();
+    assert_eq!(last.query, DatabaseRequest::Once(kick(500, Some(true))));
+    let reply = DatabaseReply::Count(20);
+    both.shared.answered(&mut both.queues, last.number, reply, &RequestTimes::default(), NOW);
+    assert_eq!(both.replies(), [(client, "KICKED 2020\r\n".into())]);
+    // What is begun is done where its client has gone.
+    both.ask(client, &Request::DeleteTube("q"));
+    let asked = both.query();
+    both.shared.close(client, NOW);
+    both.queues.close(client, NOW);
+    let rest = RareRequest::DeleteTube { tube: "q".into(), known: true, whole: true, last: Some(9) };
+    let reply = DatabaseReply::Part { done: 1_000, rest: rest.clone() };
+    both.shared.answered(&mut both.queues, asked.number, reply, &RequestTimes::default(), NOW);
+    assert_eq!(both.query().query, DatabaseRequest::Once(rest));
+    assert!(!both.shared.is_idle());
 }
 
 #[test]

@@ -81,8 +81,8 @@ pub(crate) struct BrokerArgs {
     /// --memory; beyond it the next of each queue are in memory and the others only in the database
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub(super) heads: Bytes,
-    /// How many messages of a queue are in memory even beyond --heads, and are read from the
-    /// database at a time
+    /// How many messages of a queue are in memory even beyond --heads, fewer where --memory is
+    /// short, and are read from the database at a time
     #[arg(long, value_name = "COUNT", default_value_t = 2_048, value_parser = whole::<u32>(1, 100_000))]
     pub(super) read_ahead: u32,
     /// The largest message

@@ -222,7 +222,7 @@ pub(super) fn tell(notice: BrokerNotice, asks: bool) {
         BrokerNotice::Draining => eprintln!("draining: no more messages are accepted"),
         BrokerNotice::Refused(why) => {
             eprintln!(
-                "warning: the database refuses what is to be written: {why}; puts are answered with OUT_OF_MEMORY"
+                "warning: the database refuses what is to be written: {why}; puts that it refuses are answered with OUT_OF_MEMORY"
             );
         }
         BrokerNotice::Takes => eprintln!("the database takes messages again"),

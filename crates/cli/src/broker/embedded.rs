@@ -352,7 +352,7 @@ impl Drop for EmbeddedPostgres {
 /// How many connections this broker has to its server.
 pub(super) fn connections(args: &BrokerArgs) -> u32 {
     match args.mode {
-        Mode::Owned => 5 * args.shards + 1,
+        Mode::Owned => 6 * args.shards + 1,
         Mode::Batch => 6,
         Mode::Direct => args.pool + 2,
     }
@@ -481,9 +481,9 @@ mod tests {
     #[test]
     fn a_server_takes_as_many_connections_as_its_broker_needs() {
         for (flags, needed, taken) in [
-            ("", 6, 60),
-            ("--shards 16", 81, 91),
-            ("--shards 64", 321, 331),
+            ("", 7, 60),
+            ("--shards 16", 97, 107),
+            ("--shards 64", 385, 395),
             ("--mode batch", 6, 60),
             ("--mode direct --pool 100", 102, 112),
         ] {

@@ -20,6 +20,7 @@ use krarup_lab::plan::Plan;
 use krarup_lab::spec::Spec;
 use krarup_lab::store::ResultsDirectory;
 use krarup_load::LoadResult;
+use krarup_load::result::OperationResult;
 use krarup_load::schedule::Arrivals;
 use krarup_model::calibrate::{
     self, BoundedResource, CalibrationRow, ClientMeasurements, Middlewares, ResourceUse, ResponsePercentiles,
@@ -37,6 +38,7 @@ use crate::failure::Failure;
 use crate::folders::{holding, load_results};
 use crate::input::{self, json};
 use crate::load::merged_of;
+use crate::reporting::middleware_cores;
 use crate::trials::HostClocks;
 use crate::{output, rows, trials};
 
@@ -148,9 +150,7 @@ fn experiment_of(run: &Path) -> Option<PathBuf> {
 /// The trials of an experiment that its report counts: those that belong to its plan, without
 /// repetitions whose anchor differs.
 fn counted_trials(experiment: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
-    let path = experiment.join("spec.toml");
-    let (name, text) = (path.display().to_string(), input::text(&path)?);
-    let SpecSource { spec, .. } = SpecSource::read_by(Spec::parse_recorded, &name, text)?;
+    let spec = spec_of(experiment)?;
     let (plan, store) = (Plan::of(&spec), ResultsDirectory::at(experiment));
     let identities = trials::identities(&plan, &store)?;
     let anchor = trials::anchor(&spec, &plan, &store)?;
@@ -164,11 +164,35 @@ fn counted_trials(experiment: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
     Ok(counted)
 }
 
+/// The spec that an experiment keeps.
+fn spec_of(experiment: &Path) -> Result<Spec, Failure> {
+    let path = experiment.join("spec.toml");
+    let (name, text) = (path.display().to_string(), input::text(&path)?);
+    Ok(SpecSource::read_by(Spec::parse_recorded, &name, text)?.spec)
+}
+
+/// Processors of the middleware that a scaled trial stands for, where its spec is there: what the
+/// middleware itself could see is its share of one here.
+fn cores_of_scale(run: &Path) -> Result<Option<u32>, Failure> {
+    let Some(experiment) = experiment_of(run) else { return Ok(None) };
+    Ok(Some(middleware_cores(&spec_of(&experiment)?, 0)).filter(|cores| *cores > 0))
+}
+
 /// Whether this is where an experiment keeps trials that failed, or were disturbed, or the one that
 /// it runs: they stand beside those that count.
 fn is_aside(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == "failed" || name == "unfinished")
         && folder.parent().is_some_and(|experiment| experiment.join("spec.toml").is_file())
+}
+
+/// A larger share of failed requests is told.
+const FEW_FAILED: f64 = 0.01;
+
+/// X of all requests, as N and R are of all: a load's result counts those that ended well. Where
+/// none did it is 0.
+fn throughput(overall: &OperationResult) -> f64 {
+    let well = overall.count.saturating_sub(overall.failed());
+    if well == 0 { 0.0 } else { overall.throughput.0 * (overall.count as f64 / well as f64) }
 }
 
 /// One run as a row; its hold times go to `holds`, its windows to `windows`. Where no middleware
@@ -194,10 +218,18 @@ fn row(
     };
     let clients = ClientMeasurements {
         population: u64::from(result.config.connections) * u64::from(result.config.pipeline),
-        throughput: result.overall.throughput.0,
+        throughput: throughput(&result.overall),
         response: result.overall.response_time.mean,
         think: think.mean(),
     };
+    let failing = result.overall.failed();
+    if failing as f64 > FEW_FAILED * result.overall.count as f64 {
+        let (run, all) = (run.display(), result.overall.count);
+        eprintln!(
+            "{}",
+            output::talk(format_args!("{run}: {failing} of {all} requests failed: X and R are of all"))
+        );
+    }
     let from = result.started_unix + result.config.warm_up;
     let mut middlewares = Middlewares::default();
     let (slower, begun) = (trials::slower(run), windows.len());
@@ -211,6 +243,9 @@ fn row(
         }
         let read = load(&folder.join("holds.csv"), holds::read);
         holds.extend(read.map_err(|error| Failure::usage(error.to_string()))?);
+    }
+    if slower.is_some() {
+        middlewares.cores = cores_of_scale(run)?;
     }
     let place = run.display().to_string();
     let row = match records {
@@ -305,6 +340,9 @@ mod tests {
     use krarup_lab::identities::Identities;
     use krarup_lab::identity::Identity;
     use krarup_lab::plan::anchor_run;
+    use krarup_load::memtier::convert::{ForeignRun, load_result};
+    use krarup_load::memtier::read::read;
+    use krarup_model::calibrate::check_rows;
 
     use super::*;
 
@@ -357,6 +395,41 @@ flags = ["--connections", "$clients"]
         assert_eq!(runs(before.parent().unwrap()).unwrap(), counted[2..]);
         assert_eq!(runs(&before).unwrap(), [before]);
         assert!(runs(dropped.parent().unwrap()).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// 64 clients, answered in 64 ms: 1,000 requests a second, of which 200 are refused.
+    #[test]
+    fn requests_that_failed_are_in_throughput_as_in_clients_and_response_time() {
+        let folder = std::env::temp_dir().join(format!("krarup-failed-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let printed =
+            r#"{"ALL STATS": {"Totals": {"Count": 1000, "Ops/sec": 800.0, "Average Latency": 64.0}}}"#;
+        let run = ForeignRun { connections: 64, ..ForeignRun::default() };
+        let mut load = load_result(&read(printed).unwrap(), run).unwrap();
+        load.overall.errors.insert("server_error".to_owned(), 200);
+        assert_eq!((load.overall.throughput.0, throughput(&load.overall)), (800.0, 1_000.0));
+        fs::write(folder.join("load.json"), serde_json::to_string(&load).unwrap()).unwrap();
+        let row = row(&folder, None, &mut Vec::new(), &mut Vec::new()).unwrap();
+        assert_eq!((row.throughput, row.population, row.client_response), (1_000.0, 64, Some(0.064)));
+        let broken: Vec<_> = check_rows(&[row], 0.03).into_iter().filter(|law| !law.holds).collect();
+        assert!(broken.is_empty(), "{broken:?}");
+        load.overall.errors.insert("server_error".to_owned(), 1_000);
+        assert_eq!(throughput(&load.overall), 0.0);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_scaled_trial_has_the_processors_that_it_stands_for() {
+        let folder = std::env::temp_dir().join(format!("krarup-cores-{}", std::process::id()));
+        let trial = folder.join("trials/clients=1/0");
+        fs::create_dir_all(&trial).unwrap();
+        let spec = "title = \"t\"\n[scale]\nby = 11\n[stations.servers]\nprogram = \"cache\"\ncpu = 1\n\
+            [stations.middleware]\nprogram = \"proxy\"\ncpu = 8\n[stations.clients]\nprogram = \"load\"\ncpu = 1\n";
+        fs::write(folder.join("spec.toml"), spec).unwrap();
+        assert_eq!(cores_of_scale(&trial).unwrap(), None, "it is not known whose trial it is");
+        fs::write(folder.join("identities.json"), "{}").unwrap();
+        assert_eq!(cores_of_scale(&trial).unwrap(), Some(8));
         fs::remove_dir_all(&folder).unwrap();
     }
 

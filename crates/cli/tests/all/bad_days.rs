@@ -38,7 +38,8 @@ fn the_second_server_dies_twice(start: fn(&Port) -> Program, end: fn(Program) ->
     let ports = [Port::new(), Port::new(), Port::new()];
     let addresses = ports.each_ref().map(Port::address);
     let mut servers = ports.each_ref().map(|port| Some(start(port)));
-    let mut proxy = Program::proxy(&addresses, &["--json"]);
+    let config = file("dies-twice", "timeout = \"60s\"\nconnect_timeout = \"30s\"");
+    let mut proxy = Program::proxy(&addresses, &["--json", "--config", &config]);
     let target = proxy.address().to_string();
     let populated = load(&target, &["--populate-only"]).ended();
     assert!(populated.success, "{populated:?}");
@@ -117,7 +118,10 @@ fn a_stop_under_load_replies_to_every_request_that_was_accepted() {
     let addresses = servers.each_ref().map(Program::address);
     // Its port stays ours: the clients knock there again.
     let port = Port::new();
-    let proxy = Program::proxy(&addresses, &["--json", "--listen", &port.address().to_string()]);
+    let config = "timeout = \"60s\"\nconnect_timeout = \"30s\"\nshutdown_limit = \"60s\"";
+    let config = file("stop-under-load", config);
+    let listen = port.address().to_string();
+    let proxy = Program::proxy(&addresses, &["--json", "--config", &config, "--listen", &listen]);
     let target = proxy.address().to_string();
     assert!(load(&target, &["--populate-only"]).ended().success);
     reset(&proxy);
@@ -146,7 +150,8 @@ fn a_stop_under_load_replies_to_every_request_that_was_accepted() {
 /// A proxy with this configuration before one scripted server, and the connection of the two.
 fn before_a_script(name: &str, config: &str) -> (Program, TcpListener, Peer) {
     let listener = [listen()];
-    let (proxy, mut servers) = Program::proxy_before(&listener, &["--config", &file(name, config)]);
+    let config = file(name, &format!("connect_timeout = \"60s\"\n{config}"));
+    let (proxy, mut servers) = Program::proxy_before(&listener, &["--config", &config]);
     let ([listener], Some(server)) = (listener, servers.pop()) else { unreachable!("there is one") };
     (proxy, listener, server)
 }
@@ -176,7 +181,8 @@ fn a_stop_waits_for_a_server_that_stalls_as_long_as_it_is_told_to() {
 fn a_stop_waits_for_the_copies_behind_a_write() {
     for engine in ["engine = \"events\"", "engine = \"threads\"\nworkers = 1"] {
         let config = "timeout = \"1000s\"\nshutdown_limit = \"200ms\"\nwrites = \"async\"";
-        let config = file("copies-at-the-end", &format!("{config}\n{engine}\n"));
+        let config = format!("connect_timeout = \"60s\"\n{config}\n{engine}\n");
+        let config = file("copies-at-the-end", &config);
         let listeners = [listen(), listen()];
         let (proxy, mut servers) = Program::proxy_before(&listeners, &["--config", &config]);
         let mut client = proxy.connect();
@@ -258,13 +264,19 @@ fn a_server_that_stalls_costs_an_error_after_the_timeout_and_is_asked_again_late
     // It was on the same connection, or found none.
     let line = String::from_utf8(clients[1].line().unwrap()).unwrap();
     assert!(line == error || line == format!("SERVER_ERROR {name} is down\r\n"), "{line}");
-    // The next connection counts anew, and its answers are those to its own questions.
-    let mut server = greet(&listener).unwrap();
-    until("the server is up again", || clients[1].count("servers_up") == 1);
-    clients[0].send(b"get d\r\n").unwrap();
-    server.expect(b"get d\r\n").unwrap();
-    server.send(b"VALUE d 0 1\r\nx\r\nEND\r\n").unwrap();
-    clients[0].expect(b"VALUE d 0 1\r\nx\r\nEND\r\n").unwrap();
+    // The next connection counts anew, and its answers are those to its own questions. On a machine
+    // that is slow an answer is late once more, and the connection after it is asked.
+    until("a question is answered in time", || {
+        let mut server = greet(&listener).unwrap();
+        until("the server is up again", || clients[1].count("servers_up") == 1);
+        clients[0].send(b"get d\r\n").unwrap();
+        server.expect(b"get d\r\n").unwrap();
+        let _ = server.send(b"VALUE d 0 1\r\nx\r\nEND\r\n");
+        let line = String::from_utf8(clients[0].line().unwrap()).unwrap();
+        assert!(line == error || line == "VALUE d 0 1\r\n", "{line}");
+        line != error
+    });
+    clients[0].expect(b"x\r\nEND\r\n").unwrap();
     assert!(proxy.stop().success);
 }
 

@@ -203,8 +203,8 @@ fn memory_is_bounded_and_the_flags_of_memcached_are_understood() {
         client.expect(b"STORED\r\n").unwrap();
     }
     client.send(b"set k 0 0 262144\r\n").unwrap();
-    client.send(&[b'y'; 262_146]).unwrap();
-    client.expect(b"SERVER_ERROR object too large for cache\r\n").unwrap_err();
+    client.send(&[&[b'y'; 262_144][..], b"\r\n"].concat()).unwrap();
+    client.expect(b"SERVER_ERROR object too large for cache\r\n").unwrap();
     let ended = cache.stop();
     let (items, evictions) = (ended.count("total_items "), ended.count("evictions "));
     // 2 MiB hold twenty of them.
@@ -242,7 +242,7 @@ fn clients_may_have_to_speak_tls() {
     let known = ["--tls-authorities", &authority, "--tls-certificate", &own, "--tls-key", &own_key];
     // Values that take more than one read and one write.
     let load = ["load", "-s", &address, "-c", "3", "-n", "90", "--keys", "20", "--populate", "--verify"];
-    let flags = [&load[..], &["--data-size", "100000"], &known].concat();
+    let flags = [&load[..], &["--data-size", "100000", "--connect-timeout", "60s"], &known].concat();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_krarup")).args(flags).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let ended = cache.stop();

@@ -70,12 +70,14 @@ fn recorded_runs_become_a_model() {
             (row["population"].to_string(), row["workers"].to_string()),
             (clients.into(), workers.into())
         );
-        assert!(
-            number("response") > number("wait") && number("response") < 1.05 * number("client_response"),
-            "{row}"
-        );
+        // Requests under way when the span began count with their whole time, warm-up included;
+        // those on their way back when it ended count at the middleware alone.
+        let longest = 0.6 / 0.5;
+        let back = longest * number("population") / number("throughput");
+        let most = 1.05 * number("client_response") + back;
+        assert!(number("response") > number("wait") && number("response") < most, "{row}");
         let busy = number("throughput") * (number("response") - number("wait"));
-        assert!(busy <= 1.1 * number("workers"), "Little: {busy} busy of {row}");
+        assert!(busy <= 1.05 * longest * number("workers"), "Little: {busy} busy of {row}");
         // N = X·(R + Z): what the clients need between an answer and the next request on a busy
         // machine is Z. Requests that were on the way when the span began count with their whole
         // time, which is all of a stall that lies there.

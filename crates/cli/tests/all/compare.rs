@@ -2,6 +2,10 @@
 
 use std::fs;
 
+use krarup_analysis::results::Environment;
+use krarup_analysis::sweep::summarise;
+use krarup_analysis::trial::{CellLevels, ClientSide, ClientWindow, Trial, TrialHistogram, TrialTimes};
+
 use crate::support::fresh;
 use crate::support::process::{Ended, Program};
 use crate::support::terminal::OnTerminal;
@@ -66,6 +70,70 @@ fn a_gate_does_not_pass_where_a_benchmark_is_gone() {
     assert_eq!(gate(&one, &both).code, Some(0), "what is new is no reason");
     assert_eq!(gate(&both, &worse).code, Some(1), "what is beyond a limit stays that");
     assert_eq!(compared(&[&both, &one]).code, Some(0), "without a limit it is a report");
+}
+
+/// A directory of results: a cell of 16 clients with this throughput in its runs, of which so many
+/// of a hundred requests failed.
+fn results(name: &str, rates: [f64; 3], failed: u64) -> String {
+    let trial = |(rate, repetition): (f64, u32)| {
+        let (completed, response) = ((rate * 10.0) as u64, 16.0 / rate);
+        let window = |second: u32| ClientWindow {
+            start: f64::from(second),
+            length: 1.0,
+            completed: completed / 10,
+            response: Some(response),
+        };
+        let client = ClientSide {
+            completed,
+            errors: completed * failed / 100,
+            response: TrialTimes { mean: response, p50: response, p90: 2.0 * response, p99: 3.0 * response },
+            windows: (0..10).map(window).collect(),
+            histogram: TrialHistogram { width: 1e-4, counts: vec![(3, completed)] },
+            ..ClientSide::default()
+        };
+        Trial {
+            levels: CellLevels { workload: "read".to_owned(), clients: 16 },
+            repetition,
+            length: 10.0,
+            think: 0.0,
+            client,
+            middleware: None,
+            servers: Vec::new(),
+            cpu: Vec::new(),
+            links: Vec::new(),
+            ways: Vec::new(),
+            factors: Vec::new(),
+            machine: None,
+            machines: Vec::new(),
+            course: Vec::new(),
+            disturbed: None,
+        }
+    };
+    let trials: Vec<Trial> = rates.into_iter().zip(0..).map(trial).collect();
+    let found = summarise("a gate", Environment::default(), &trials).unwrap();
+    let folder = fresh(name);
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("results.json"), serde_json::to_string(&found).unwrap()).unwrap();
+    folder.to_str().unwrap().to_owned()
+}
+
+/// A refusal is an answer, and a quick one: throughput and response time are better by it.
+#[test]
+fn a_gate_does_not_pass_where_more_requests_fail() {
+    let before = results("compare-all-well", [10_000.0, 10_100.0, 9_900.0], 0);
+    let refused = results("compare-refused", [16_000.0, 16_100.0, 15_900.0], 50);
+    let limits = ["--fail-if", "throughput < -5%", "--fail-if", "p99 > 10%"];
+    let gate = |base: &String, other: &String| compared(&[&[base.as_str(), other][..], &limits].concat());
+    let ended = gate(&before, &refused);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    for says in ["more requests fail than of compare-all-well", ": read, 16 clients (1 in all)"] {
+        assert!(ended.errors.contains(says), "{says}: {ended:?}");
+    }
+    assert!(ended.output.contains("it was 0.00 %, and is 50.0 %"), "{ended:?}");
+    assert_eq!(gate(&before, &before).code, Some(0));
+    assert_eq!(gate(&refused, &refused).code, Some(0), "they fail alike");
+    assert_eq!(gate(&refused, &before).code, Some(1), "what is beyond a limit stays that");
+    assert_eq!(compared(&[&before, &refused]).code, Some(0), "without a limit it is a report");
 }
 
 #[test]

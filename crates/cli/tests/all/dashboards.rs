@@ -135,6 +135,32 @@ fn texts(value: &Value, key: &str, into: &mut Vec<String>) {
     }
 }
 
+/// A worker that is stopped while it waits for a message has no answer, and a percentile of a wide
+/// bucket may be far from the times in it.
+#[test]
+fn what_figures_are_not_stands_beside_them() {
+    let counters = ["requests_total", "request_errors_total", "errors_total"];
+    let counted = |line: &&str| {
+        let prefixes = ["| `krarup_", "| `krarup_broker_"];
+        let starts = |prefix: &str| counters.iter().any(|name| line.starts_with(&format!("{prefix}{name}`")));
+        prefixes.into_iter().any(starts)
+    };
+    let lines: Vec<&str> = REFERENCES.iter().flat_map(|page| page.lines()).filter(counted).collect();
+    assert_eq!(lines.len(), 4, "{lines:#?}");
+    assert!(lines.iter().all(|line| line.contains("client left before the reply")), "{lines:#?}");
+    for dashboard in DASHBOARDS {
+        for panel in read(dashboard)["panels"].as_array().unwrap() {
+            let said = match panel["title"].as_str().unwrap() {
+                "Errors" => "left before the reply",
+                "Response time" => "as if times lay evenly",
+                _ => continue,
+            };
+            let description = panel["description"].as_str().unwrap();
+            assert!(description.contains(said), "{dashboard}: {description}");
+        }
+    }
+}
+
 /// What a dashboard offers to choose from is of its own kind of service alone.
 #[test]
 fn the_choices_of_a_dashboard_come_from_metrics_that_only_its_service_tells() {

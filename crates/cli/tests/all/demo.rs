@@ -5,6 +5,7 @@ use crate::support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::experiment::LONG;
 use crate::support::fresh;
 use crate::support::process::{Ended, Program};
 use krarup_lab::change::Changes;
@@ -73,7 +74,7 @@ fn assert_reported(ended: &Ended, out: &Path) {
 #[test]
 fn a_demo_with_its_own_servers_ends_with_a_table_and_a_report() {
     let (demo, out) = demo("demo-embedded", &["--servers", "embedded", "--seconds", "0.1s"]);
-    let ended = demo.ended();
+    let ended = demo.ended_within(LONG);
     assert!(ended.errors.contains("servers: 3 × krarup cache"), "{ended:?}");
     assert_reported(&ended, &out);
 }
@@ -81,7 +82,7 @@ fn a_demo_with_its_own_servers_ends_with_a_table_and_a_report() {
 #[test]
 fn a_demo_with_memcached_names_its_version() {
     let (demo, out) = demo("demo-memcached", &["--servers", "memcached", "--seconds", "0.1s"]);
-    let ended = demo.ended();
+    let ended = demo.ended_within(LONG);
     assert!(ended.errors.contains("servers: 3 × memcached 1."), "{ended:?}");
     assert_reported(&ended, &out);
 }
@@ -91,7 +92,7 @@ fn a_demo_before_running_servers_uses_them_and_leaves_them_running() {
     let servers = [Program::memcached(&[]), Program::memcached(&[])];
     let addresses = format!("{},{}", servers[0].address(), servers[1].address());
     let (demo, out) = demo("demo-running", &["--servers", &addresses, "--seconds", "0.1s"]);
-    let ended = demo.ended();
+    let ended = demo.ended_within(LONG);
     assert_reported(&ended, &out);
     assert!(ended.errors.contains("servers: 2 × running 1."), "{ended:?}");
     for server in &servers {
@@ -190,7 +191,7 @@ fn a_demo_that_was_stopped_goes_on_by_the_command_that_is_named() {
     let mut again = Program::begin(&["run", &spec, "--out", directory, "--yes"]);
     let first = again.says(|line| line.contains("/8 ").then(|| line.to_owned()));
     assert!(!first.starts_with("1/8 "), "{first}");
-    assert!(again.ended().success);
+    assert!(again.ended_within(LONG).success);
     // What `krarup run` has measured no demo throws away.
     let ended = Program::begin(&["demo", "--quick", "--servers", "embedded", "--out", directory]).ended();
     assert!(ended.code == Some(2) && ended.errors.contains("another experiment"), "{ended:?}");

@@ -34,7 +34,7 @@ fn one_queue_is_reached_by_both_protocols_and_comes_back_from_a_connection_that_
     say(&mut new, "get jobs/open\r\n", "VALUE jobs/open 0 5\r\nhello\r\nEND\r\n");
     say(&mut old, "watch jobs\r\nreserve-with-timeout 0\r\n", "WATCHING 2\r\nTIMED_OUT\r\n");
     new.reset();
-    say(&mut old, "reserve-with-timeout 15\r\n", "RESERVED 1 5\r\nhello\r\n");
+    say(&mut old, "reserve\r\n", "RESERVED 1 5\r\nhello\r\n");
     say(&mut old, "delete 1\r\n", "DELETED\r\n");
     assert!(broker.stop().success);
 }
@@ -75,7 +75,7 @@ fn clients_of_either_protocol_speak_tls_and_strangers_are_turned_away() {
     // The proxy is the client of a server that speaks TLS.
     let asking = |who: &str| {
         let config = format!(
-            "connect_timeout = \"10s\"\n[edge]\nserver_tls = {{ authorities = {authority:?}, certificate = {:?}, key = {:?} }}\n",
+            "connect_timeout = \"60s\"\n[edge]\nserver_tls = {{ authorities = {authority:?}, certificate = {:?}, key = {:?} }}\n",
             certificate(&format!("{who}.pem")),
             certificate(&format!("{who}.key"))
         );

@@ -125,7 +125,9 @@ fn a_broker_that_is_interrupted_while_its_database_is_made_ends_in_order() {
     let group = Pid::from_raw(broker.id() as i32).unwrap();
     kill_process_group(group, Signal::INT).unwrap();
     let ended = broker.ended();
-    assert!(ended.success && ended.errors.contains("this broker was waiting"), "{ended:?}");
+    // On a machine with much to do it may serve by then.
+    let told = ["this broker was waiting", "listening on "];
+    assert!(ended.success && told.iter().any(|told| ended.errors.contains(told)), "{ended:?}");
     assert!(!folder.join("data/postmaster.pid").exists(), "its server has ended");
 }
 
@@ -283,7 +285,7 @@ fn brokers_that_share_the_queues_see_one_anothers_messages() {
     say(&mut here, "delete 1\r\n", "NOT_FOUND\r\n");
     // What a broker held that was killed is ready again.
     second.kill();
-    say(&mut here, "watch jobs\r\nreserve-with-timeout 15\r\n", "WATCHING 2\r\nRESERVED 1 1\r\nx\r\n");
+    say(&mut here, "watch jobs\r\nreserve\r\n", "WATCHING 2\r\nRESERVED 1 1\r\nx\r\n");
     // Both at once: nothing comes twice.
     let second = broker(&store, "direct");
     let (one, other) = (Storm::begin(first.address(), 4), Storm::begin(second.address(), 4));
@@ -336,6 +338,7 @@ fn a_broker_waits_for_its_turn_whatever_the_database_does() {
     standby::what_was_recorded_is_kept_where_no_further_turn_begins(&cluster);
     standby::a_step_of_the_databases_clock_ends_no_owner(&cluster);
     standby::a_copy_in_the_same_server_ends_no_owner(&cluster);
+    standby::an_owner_that_clears_away_for_long_goes_on(&cluster);
     standby::brokers_that_share_wait_again_where_there_is_an_owner(&cluster);
     standby::members_wait_again_where_the_queues_are_divided_otherwise(&cluster);
     standby::signals_are_obeyed_while_it_waits(&cluster);
@@ -352,6 +355,7 @@ fn messages_are_counted_as_they_change_and_databases_are_taken_along() {
         counts::no_request_counts_all_messages(&cluster, mode);
         counts::no_request_reads_the_messages_of_other_tubes(&cluster, mode);
         counts::messages_that_expire_are_all_counted(&cluster, mode);
+        counts::what_is_changed_while_no_broker_runs_is_counted_anew(&cluster, mode);
         counts::the_total_stays_when_a_tube_is_forgotten(&cluster, mode);
         counts::rows_of_a_day_are_not_all_read_to_add_up(&cluster, mode);
         counts::a_message_is_reserved_however_often_it_was(&cluster, mode);
@@ -373,9 +377,11 @@ fn what_comes_to_its_end_does_while_no_client_asks() {
     for mode in &MODES[1..] {
         ends::keys_are_forgotten_while_brokers_run(&cluster, mode);
         ends::a_lease_that_ends_with_its_broker_counts(&cluster, mode);
+        ends::what_is_over_is_found_among_many(&cluster, mode);
         ends::a_broker_that_looks_for_long_is_not_taken_for_dead(&cluster, mode);
         ends::a_broker_that_is_just_back_takes_no_other_for_dead(&cluster, mode);
     }
+    ends::keys_that_are_over_are_cleared_away_by_parts(&cluster);
 }
 
 #[test]
@@ -386,6 +392,9 @@ fn requests_take_turns_and_the_longest_times_are_long() {
     for mode in MODES {
         turns::nothing_overtakes_a_client_that_waits(&cluster, mode);
         turns::the_longest_times_are_long(&cluster, mode);
+    }
+    for mode in &MODES[1..] {
+        turns::what_is_about_many_messages_goes_in_parts(&cluster, mode);
     }
 }
 
@@ -412,6 +421,7 @@ fn rows_that_are_gone_and_still_seen_change_no_answer_and_are_not_read_again_and
         snapshot::nothing_is_lost(&cluster, mode);
     }
     snapshot::an_owner_begins_all_the_same(&cluster);
+    snapshot::no_batch_reads_what_its_owner_renews(&cluster);
 }
 
 #[test]
@@ -606,9 +616,9 @@ fn all_tables_may_be_published(cluster: &Cluster, mode: &str) {
     let mut peer = broker.connect();
     say(&mut peer, "archive-tube default 1\r\n", "ARCHIVING\r\n");
     say(&mut peer, "put 1 1 60 1\r\nx\r\n", "INSERTED 1\r\n");
-    say(&mut peer, "reserve-with-timeout 15\r\ndelete 1\r\n", "RESERVED 1 1\r\nx\r\nDELETED\r\n");
+    say(&mut peer, "reserve\r\ndelete 1\r\n", "RESERVED 1 1\r\nx\r\nDELETED\r\n");
     cluster.sql(&name, "SELECT krarup.put('default', 'y')");
-    say(&mut peer, "reserve-with-timeout 15\r\n", "RESERVED 2 1\r\ny\r\n");
+    say(&mut peer, "reserve\r\n", "RESERVED 2 1\r\ny\r\n");
     until("the archive is cleared", || cluster.sql(&name, "SELECT count(*) FROM krarup.archive") == "0");
     assert!(broker.stop().success);
 }
@@ -1206,16 +1216,13 @@ fn statements_that_take_too_long_are_tried_again(cluster: &Cluster, mode: &str) 
     let mut peer = broker.connect();
     say(&mut peer, "put 1 0 60 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
     cluster.set(&name, "statement_timeout", "200ms");
-    let held = "SET statement_timeout = 0; BEGIN; LOCK TABLE krarup.message IN EXCLUSIVE MODE; SELECT pg_sleep(1); COMMIT";
-    thread::scope(|scope| {
-        let holder = scope.spawn(|| cluster.sql(&name, held));
-        until("the table is held", || {
-            cluster.sql(&name, "SELECT count(*) FROM pg_locks WHERE mode = 'ExclusiveLock' AND relation = 'krarup.message'::regclass")
-                != "0"
-        });
-        say(&mut peer, "delete 1\r\n", "DELETED\r\n");
-        holder.join().unwrap();
-    });
+    let holder = BetweenTwoBatches::hold(cluster, &name, "LOCK TABLE krarup.message IN EXCLUSIVE MODE");
+    peer.send(b"delete 1\r\n").unwrap();
+    until("it waits", || cluster.has_session(&name, "wait_event_type = 'Lock'"));
+    // For longer than a statement may take.
+    cluster.sql(&name, "SELECT pg_sleep(1)");
+    BetweenTwoBatches::let_go(cluster, &name, holder);
+    peer.expect(b"DELETED\r\n").unwrap_or_else(|why| panic!("{mode}: {why}"));
     cluster.set(&name, "statement_timeout", "0");
     assert_eq!(cluster.sql(&name, "SELECT count(*) FROM krarup.message"), "0");
     assert!(broker.stop().success);
@@ -1245,7 +1252,7 @@ fn what_applications_lay_down_is_in_its_queue(cluster: &Cluster, mode: &str) {
     say(&mut peer, "watch bills\r\n", "WATCHING 2\r\n");
     cluster.sql(&name, "BEGIN; SELECT krarup.put('bills', 'none'); ROLLBACK");
     cluster.sql(&name, "SELECT krarup.put('bills', 'one')");
-    say(&mut peer, "reserve-with-timeout 15\r\n", "RESERVED 1 3\r\none\r\n");
+    say(&mut peer, "reserve\r\n", "RESERVED 1 3\r\none\r\n");
     say(&mut peer, "reserve-with-timeout 1\r\n", "TIMED_OUT\r\n");
     assert_eq!(cluster.sql(&name, "SELECT count(*) FROM krarup.incoming"), "0");
     // Applications may not lay down what could not be put.
@@ -1297,7 +1304,7 @@ fn an_outbox_of_the_guide_puts_a_message(
     said(&program(&cluster, code).output().unwrap());
     let mut peer = broker.connect();
     say(&mut peer, "watch bills\r\n", "WATCHING 2\r\n");
-    peer.send(b"reserve-with-timeout 15\r\n").unwrap();
+    peer.send(b"reserve\r\n").unwrap();
     let head = peer.line().unwrap();
     let length = format!(" {}\r\n", body.len());
     assert!(head.starts_with(b"RESERVED ") && head.ends_with(length.as_bytes()), "{}", shown(&head));
@@ -1428,7 +1435,7 @@ fn what_applications_lay_down_is_as_large_as_the_broker_takes(cluster: &Cluster,
     let mut peer = broker.connect();
     say(&mut peer, "watch large\r\n", "WATCHING 2\r\n");
     for length in [65_535, 65_536] {
-        peer.send(b"reserve-with-timeout 15\r\n").unwrap();
+        peer.send(b"reserve\r\n").unwrap();
         let line = String::from_utf8(peer.line().unwrap()).unwrap();
         assert!(line.starts_with("RESERVED") && line.ends_with(&format!(" {length}\r\n")), "{line}");
         peer.expect(format!("{}\r\n", "x".repeat(length)).as_bytes()).unwrap();

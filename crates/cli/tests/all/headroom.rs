@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::broker::monitored;
 use crate::support::peer::asked;
 use crate::support::process::{Ended, Program};
-use crate::support::{file, fresh};
+use crate::support::{file, fresh, until};
 
 fn krarup(words: &[&str]) -> Ended {
     Program::begin(words).ended()
@@ -179,6 +179,26 @@ fn rows_that_are_not_all_requests_of_a_proxy_are_not_judged() {
     assert_eq!(krarup(&["headroom", path.to_str().unwrap()]).code, Some(0), "one in ten thousand");
 }
 
+/// A write of two copies, of which the client waits for one: the other server works, too.
+#[test]
+fn rows_without_the_copies_that_no_client_waited_for_are_not_judged() {
+    let servers = [(); 2].map(|()| Program::krarup(&["cache", "--listen", "127.0.0.1:0"]));
+    let addresses = servers.each_ref().map(Program::address);
+    let folder = fresh("headroom-apart");
+    let config = "connect_timeout = \"30s\"\ndistribution = \"ketama\"\nreplicas = 2\nwrites = \"async\"\n";
+    let config = file("headroom-apart.toml", config);
+    let flags = ["--config", &config, "--rows", "--stats-dir", folder.to_str().unwrap()];
+    let proxy = Program::proxy(&addresses, &flags);
+    let address = proxy.address().to_string();
+    let load = krarup(&["load", "-s", &address, "-n", "50", "-c", "2", "--ratio", "1:0", "--keys", "10"]);
+    assert!(load.success, "{load:?}");
+    assert!(proxy.stop().success);
+    let refused = krarup(&["headroom", folder.to_str().unwrap()]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.errors.contains("for no client that waited"), "{refused:?}");
+    assert!(refused.errors.contains("ask its admin address"), "{refused:?}");
+}
+
 #[test]
 fn the_screen_fits_a_terminal_of_eighty_columns() {
     let rows = rows("headroom-screen");
@@ -241,18 +261,24 @@ fn servers_that_may_be_asked_say_what_they_use() {
     let server = Program::memcached(&["-c", "100", "-m", "10"]);
     let config = file("server-stats.toml", "server_stats = true\n");
     let (_proxy, admin) = proxy(&server, &["--config", &config]);
-    let answer = krarup(&["headroom", &admin.to_string(), "--json"]);
-    let answer: Value = serde_json::from_str(&answer.output).unwrap();
-    let of_server = |resource: &str| {
-        let name = server.address().to_string();
-        let states = answer["resources"].as_array().unwrap();
-        let state = states.iter().find(|state| state["resource"] == resource && state["name"] == *name);
-        state.and_then(|state| state["busy_now"].as_f64())
-    };
-    let (memory, connections) = (of_server("memory").unwrap(), of_server("connections").unwrap());
-    assert!((0.0..0.01).contains(&memory) && (0.01..0.5).contains(&connections), "{answer}");
-    let screen = krarup(&["headroom", &admin.to_string()]);
-    assert!(screen.output.contains(&format!("memory of {}", server.address())), "{}", screen.output);
+    let (name, admin) = (server.address().to_string(), admin.to_string());
+    // One that does not answer in time says nothing.
+    until("the server says what it uses", || {
+        let answer = krarup(&["headroom", &admin, "--json"]);
+        let answer: Value = serde_json::from_str(&answer.output).unwrap();
+        let of_server = |resource: &str| {
+            let states = answer["resources"].as_array().unwrap();
+            let state = states.iter().find(|state| state["resource"] == resource && state["name"] == *name);
+            state.and_then(|state| state["busy_now"].as_f64())
+        };
+        let Some((memory, connections)) = of_server("memory").zip(of_server("connections")) else {
+            return false;
+        };
+        assert!((0.0..0.01).contains(&memory) && (0.01..0.5).contains(&connections), "{answer}");
+        true
+    });
+    let of_memory = format!("memory of {name}");
+    until("the screen shows it", || krarup(&["headroom", &admin]).output.contains(&of_memory));
     let config = file("server-stats-tls.toml", "server_stats = true\n[edge]\nserver_login = \"/dev/null\"\n");
     let refused = krarup(&["proxy", "--servers", "127.0.0.1:1", "--config", &config]);
     assert!(refused.code == Some(2) && refused.errors.contains("leave out `server_stats`"), "{refused:?}");

@@ -15,7 +15,7 @@ fn the_proxy_holds_a_value_of_64_mib_once() {
     const LENGTH: usize = 64 << 20;
     let memcached = || Program::memcached(&["-I", "128m", "-m", "512"]);
     let servers = [memcached(), memcached()];
-    let config = support::file("large", "max_value = \"64MiB\"\n");
+    let config = support::file("large", "max_value = \"64MiB\"\ntimeout = \"60s\"\n");
     let proxy = Program::proxy(&servers.each_ref().map(Program::address), &["--config", &config]);
     let before = most(&proxy);
     let value = vec![b'v'; LENGTH];

@@ -305,7 +305,8 @@ fn a_miss_is_no_error_and_is_set_where_that_is_asked_for() {
 fn an_interrupt_ends_the_run_and_still_reports() {
     let server = scripted(storing());
     let load = begun(&["-s", &server.address, "-c", "2", "--seconds", "600", "--json", "-"]);
-    server.asked.recv().unwrap();
+    // By the fourth of two clients one of them has an answer.
+    (0..4).for_each(|_| server.asked.recv().unwrap());
     load.signal(Signal::INT);
     let ended = load.ended();
     assert_eq!(ended.code, Some(0));
@@ -371,21 +372,28 @@ fn in_millis(millis: u64) -> u64 {
 fn generators_that_are_told_one_instant_begin_together() {
     let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
     let address = server.address().to_string();
-    let at = in_millis(8_000);
-    let instant = at.to_string();
-    let words = ["--servers", &address, "--seconds", "0.2", "--start-at", &instant, "--json", "-"];
-    // The second is started a good while after the first: it has to print all its help before.
-    let first = begun(&words);
-    finished(&["--help"]);
-    let second = begun(&words);
-    for one in [first, second] {
-        let ended = one.ended();
-        assert!(ended.success, "{}", ended.errors);
-        let started = ended.json()["started_unix"].as_f64().unwrap();
-        // Never before; how long after is the machine's affair.
-        assert!(started >= at as f64 / 1e9 - 1e-6, "{started} {at}");
-        assert!(started < at as f64 / 1e9 + 10.0, "{started} {at}");
-    }
+    // On a machine with much to do one may come too late.
+    let in_time = [8_000, 30_000].iter().any(|&millis| {
+        let at = in_millis(millis);
+        let instant = at.to_string();
+        let words = ["--servers", &address, "--seconds", "0.2", "--start-at", &instant, "--json", "-"];
+        // The second is started a good while after the first: it has to print all its help before.
+        let first = begun(&words);
+        finished(&["--help"]);
+        let ended = [first, begun(&words)].map(Program::ended);
+        if ended.iter().any(|one| one.errors.contains("the load was to begin")) {
+            return false;
+        }
+        for one in ended {
+            assert!(one.success, "{}", one.errors);
+            let started = one.json()["started_unix"].as_f64().unwrap();
+            // Never before; how long after is the machine's affair.
+            assert!(started >= at as f64 / 1e9 - 1e-6, "{started} {at}");
+            assert!(started < at as f64 / 1e9 + 30.0, "{started} {at}");
+        }
+        true
+    });
+    assert!(in_time, "they come too late");
     let (code, _, errors) =
         finished(&["--servers", &address, "--seconds", "0.2", "--start-at", "2001-09-09T01:46:40Z"]);
     assert_eq!(code, 1, "{errors}");
@@ -571,9 +579,10 @@ fn a_stall_is_seen_by_every_request_that_was_due_in_it() {
 #[test]
 fn a_server_that_never_comes_back_does_not_keep_a_counted_run_from_ending() {
     let server = scripted(storing());
-    let mortal = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = mortal.local_addr().unwrap();
-    // It lets one client in, and is gone with its port.
+    let port = Port::new();
+    let address = port.address();
+    let mortal = TcpListener::bind(address).unwrap();
+    // It lets one client in, and is gone.
     thread::spawn(move || drop((mortal.accept().unwrap(), mortal)));
     let servers = format!("{},{address}", server.address);
     let (code, result, stderr) = result(&["-s", &servers, "-c", "2", "-n", "40", "--give-up", "60ms"]);
@@ -663,7 +672,8 @@ fn a_line_written_for_memtier_runs_unchanged_and_its_outputs_are_there() {
         let read: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
         assert_eq!(number(&read, "/ALL STATS/Sets/Count"), 20);
         assert_eq!(number(&read, "/ALL STATS/Totals/Count"), 100);
-        assert_eq!(number(&read, "/ALL STATS/Totals/Time-Serie/0/Count"), 100);
+        let seconds = read["ALL STATS"]["Totals"]["Time-Serie"].as_object().unwrap();
+        assert_eq!(seconds.values().map(|second| number(second, "/Count")).sum::<u64>(), 100);
         assert_eq!(read["configuration"]["ratio"], "1:4");
         let totals = &read["ALL STATS"]["Totals"];
         assert_eq!(
@@ -671,7 +681,8 @@ fn a_line_written_for_memtier_runs_unchanged_and_its_outputs_are_there() {
             (&0.into(), &0.0.into())
         );
         let (whole, second) = (&totals["Percentile Latencies"], &totals["Time-Serie"]["0"]);
-        assert_eq!(whole["p99.00"], second["p99.00"], "all of it was in the first second");
+        // On a machine with much to do not all of it is in the first second.
+        assert!(number(second, "/Count") < 100 || whole["p99.00"] == second["p99.00"], "{totals}");
         let packed = whole["Histogram log format"]["Compressed Histogram"].as_str().unwrap();
         assert!(packed.starts_with("HISTFAAA"), "{packed}");
     }
@@ -975,7 +986,7 @@ fn generators_whose_clocks_differ_are_not_merged() {
     let address = server.address().to_string();
     let names = ["ahead", "right"].map(|name| file_with(&format!("{name}.json"), ""));
     let parts = || names.each_ref().map(|name| crate::support::experiment::json(name));
-    // On a machine with much to do a generator may come too late to ask.
+    // On a machine with much to do a generator may come too late to ask, or be slow at it.
     let asked = [4_000, 8_000, 16_000, 32_000].iter().any(|&millis| {
         let instant = in_millis(millis).to_string();
         let load = ["-s", &address, "-c", "2", "-n", "40", "--keys", "10", "--start-at", &instant];
@@ -984,7 +995,7 @@ fn generators_whose_clocks_differ_are_not_merged() {
             .map(|(share, name)| begun(&[&load[..], &["--share", share, "--json", text(name)]].concat()))
             .collect();
         let ended: Vec<_> = begun.into_iter().map(Program::ended).collect();
-        ended.iter().all(|one| one.success) && parts().iter().all(|part| part["clock"].is_object())
+        ended.iter().all(|one| one.success) && parts().iter().all(|part| is_known_well(&part["clock"]))
     });
     assert!(asked, "{:?}", parts().map(|part| part["clock"].clone()));
     let [one, two] = parts();
@@ -1002,18 +1013,23 @@ fn generators_whose_clocks_differ_are_not_merged() {
     let [mut shifted, mut bare] = parts();
     for place in ["/started_unix", "/clock/began"] {
         let time = shifted.pointer_mut(place).unwrap();
-        *time = (time.as_f64().unwrap() + 7.0).into();
+        *time = (time.as_f64().unwrap() + 7.5).into();
     }
     std::fs::write(&names[0], shifted.to_string()).unwrap();
     let (code, out, errors) = finished(&["--merge", one, two]);
     assert!(code == 1 && out.is_empty(), "{errors}");
-    assert!(errors.contains(&format!("the clock of {one} is 7.0")) && errors.contains(two), "{errors}");
+    assert!(errors.contains(&format!("the clock of {one} is 7.")) && errors.contains(two), "{errors}");
     assert!(errors.contains("hint: set the clocks"), "{errors}");
     // A generator that says nothing of its clock is not refused, and that is told.
     bare.as_object_mut().unwrap().remove("clock");
     std::fs::write(&names[1], bare.to_string()).unwrap();
     let (code, table, errors) = finished(&["--merge", one, two]);
     assert!(code == 0 && table.contains("clocks were not compared: 1 of 2 generators"), "{table}{errors}");
+}
+
+/// Whether a generator has seen a server's second begin, to a tenth of one.
+fn is_known_well(clock: &Value) -> bool {
+    clock["within"].as_f64().is_some_and(|within| within < 0.1)
 }
 
 /// A proxy tells its time as memcached does, and which of several at one address it is; who asks
@@ -1035,13 +1051,14 @@ fn a_proxy_tells_clocks_and_is_not_asked_where_that_is_not_wanted() {
         assert_eq!(code, 0, "{stderr}");
         serde_json::from_str(&stdout).unwrap()
     };
-    let asked = [3_000, 8_000, 32_000].iter().map(|&millis| run(millis, &[])["clock"].clone());
-    let clock = asked.into_iter().find(Value::is_object).unwrap();
+    let asked = [3_000, 8_000, 16_000, 32_000].iter().map(|&millis| run(millis, &[])["clock"].clone());
+    let clock = asked.into_iter().find(is_known_well).unwrap();
     assert_eq!(clock["server"]["id"].as_str().unwrap().len(), 16, "{clock}");
     // Its seconds are those of the wall, to the second at which it started.
     let ahead = clock["began"].as_f64().unwrap() - clock["second"].as_f64().unwrap();
     assert!((-0.1..1.5).contains(&ahead), "{clock}");
-    let result = run(8_000, &["--no-clock-check"]);
+    let results = [8_000, 32_000].iter().map(|&millis| run(millis, &["--no-clock-check"]));
+    let result = results.into_iter().find(Value::is_object).unwrap();
     assert!(result["config"].is_object() && result["clock"].is_null(), "{result}");
 }
 
@@ -1259,16 +1276,20 @@ fn targets_may_be_encrypted_and_want_a_password() {
         let more = ["--populate", "--verify", "--data-size", "100000", "--reconnect-after", "20"];
         finished(&[&flags[..], &tls, &more, &["--connect-timeout", limit, "--json", "-"]].concat())
     };
-    let (code, stdout, stderr) = run("client", "anna:secret\n", "10s");
+    let (code, stdout, stderr) = run("client", "anna:secret\n", "30s");
     assert_eq!(code, 0, "{stderr}");
     let result: Value = serde_json::from_str(&stdout).unwrap();
     assert_nothing_is_lost_in_silence(&result);
     assert_eq!((number(&result, "/account/answered"), number(&result, "/account/misses")), (90, 0));
     assert!(number(&result, "/account/connections_renewed") > 0);
     assert!(!stdout.contains("secret"));
-    // Those that are refused try for all of it.
-    let (code, _, stderr) = run("client", "anna:wrong\n", "5s");
-    assert!(code == 1 && stderr.contains("authentication failure") && !stderr.contains("wrong"), "{stderr}");
+    // Those that are refused try for all of it, which may be too short for a busy machine.
+    let is_named = ["5s", "30s"].into_iter().any(|limit| {
+        let (code, _, stderr) = run("client", "anna:wrong\n", limit);
+        assert!(code == 1 && !stderr.contains("wrong"), "{stderr}");
+        stderr.contains("authentication failure")
+    });
+    assert!(is_named);
     let (code, _, stderr) = run("stranger", "anna:secret\n", "5s");
     assert!(code == 1 && stderr.contains("cannot connect"), "{stderr}");
 }
@@ -1284,8 +1305,13 @@ fn a_certificate_that_servers_miss_is_named() {
     let mut inner = proxy("127.0.0.1:0", &server, "no-certificate.toml", &edge);
     let address = inner.says(|line| Some(line.split_once("listening on ")?.1.trim().to_owned()));
     let flags = ["-s", &address, "--tls-authorities", &authority, "-c", "3", "-n", "30"];
-    let (code, _, stderr) = finished(&[&flags[..], &["--connect-timeout", "2s"]].concat());
-    assert!(code == 1 && stderr.contains("received fatal alert: CertificateRequired"), "{stderr}");
+    // The first may be too short for a busy machine.
+    let is_named = ["2s", "30s"].into_iter().any(|limit| {
+        let (code, _, stderr) = finished(&[&flags[..], &["--connect-timeout", limit]].concat());
+        assert_eq!(code, 1, "{stderr}");
+        stderr.contains("received fatal alert: CertificateRequired")
+    });
+    assert!(is_named);
 }
 
 #[test]

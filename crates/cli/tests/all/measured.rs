@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::peer::{Peer, listen};
 use crate::support::process::Program;
-use crate::support::{fresh, pass, until};
+use crate::support::{file, fresh, pass, until};
 use krarup_record::file::rows::RowFile;
 use krarup_record::file::{buckets, holds, load, log, servers as server_file, windows};
 use krarup_record::holds::Seen;
@@ -52,7 +52,9 @@ impl Stage {
         let folder = fresh(name);
         let listeners: Vec<_> = (0..servers).map(|_| listen()).collect();
         let text = folder.to_str().unwrap();
-        let flags = [&["--rows", "--stats-dir", text, "--json"], flags].concat();
+        // However late servers greet and answer.
+        let config = file("measured", "connect_timeout = \"60s\"\ntimeout = \"60s\"\n");
+        let flags = [&["--rows", "--stats-dir", text, "--json", "--config", &config], flags].concat();
         let (proxy, servers) = Program::proxy_before(&listeners, &flags);
         Self { proxy, servers, folder }
     }

@@ -28,9 +28,8 @@ fn ready(admin: SocketAddr) -> bool {
 }
 
 fn set(client: &mut Peer, name: usize) {
-    client.send(format!("set k{name} 0 0 {LENGTH}\r\n").as_bytes()).unwrap();
-    client.send(&vec![b'v'; LENGTH]).unwrap();
-    client.send(b"\r\n").unwrap();
+    // In one piece: who stands still in between may be disconnected.
+    client.send(format!("set k{name} 0 0 {LENGTH}\r\n{}\r\n", "v".repeat(LENGTH)).as_bytes()).unwrap();
 }
 
 /// A client that begins a request and does not go on.
@@ -151,7 +150,9 @@ fn a_broker_says_that_clients_wait_for_memory_and_that_they_are_disconnected() {
     });
     assert!(!is("buffers_bytes 0") && ready(admin), "small requests pass");
     says_what_becomes_of(&mut broker, held);
-    assert!(is("memory_short 0") && !is("clients_cut_total 0"));
+    // Those that have hung up may have waited once more.
+    until("no client waits", || is("memory_short 0"));
+    assert!(!is("clients_cut_total 0"));
     assert!(broker.stop().success);
 }
 

@@ -10,7 +10,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// The status and the body of an answer over HTTP.
 pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
-    let told = asked(address, "GET", path);
+    let mut told = String::new();
+    // On a machine with much to do it may be late.
+    until("the event loop answers", || {
+        told = asked(address, "GET", path);
+        !told.ends_with("event loop did not answer within a second\n")
+    });
     let (head, body) = told.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }

@@ -29,7 +29,7 @@ fn pool(name: &str, port: &Port, settings: &str, servers: &[Program]) -> String 
             _ => format!("   - {}:1\n", server.address()),
         })
         .collect();
-    format!("{name}:\n  listen: {}\n  timeout: 5000\n{settings}  servers:\n{members}", port.address())
+    format!("{name}:\n  listen: {}\n  timeout: 30000\n{settings}  servers:\n{members}", port.address())
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! What many clients send while the proxy does not look comes to it in one pass of its loop. Each
 //! is answered as if it had come alone.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::file;
 use crate::support::peer::{Peer, listen};
 use crate::support::process::Program;
+use crate::support::{file, until};
 use rustix::process::Signal;
 
 /// Does something while the proxy is stopped: all of that comes to it at once.
@@ -125,23 +126,37 @@ fn a_client_after_one_that_lingers_is_not_taken_for_it() {
 #[test]
 fn a_server_that_falls_silent_after_a_quiet_time_is_noticed() {
     let listener = listen();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut held = Vec::new();
+        while let Ok(mut peer) = Peer::accept(&listener) {
+            // One that is greeted too late is gone by then.
+            let _ = peer.line().and_then(|_| peer.send(b"VERSION 1.6.18\r\n"));
+            held.push(peer);
+        }
+        held
+    });
     let config = file("passes-silent", "timeout = \"100ms\"\nconnect_timeout = \"500ms\"\n");
-    let (proxy, mut servers) = Program::proxy_before(&[listener], &["--config", &config]);
+    let proxy = Program::proxy(&[address], &["--config", &config]);
     let mut client = proxy.connect();
-    // What was due when it started is over then; nothing is with the server, and nothing is due for
-    // long.
-    let quiet = Instant::now();
-    while quiet.elapsed() < Duration::from_millis(600) {
-        client.send(b"mn\r\n").unwrap();
-        client.expect(b"MN\r\n").unwrap();
-    }
-    let begun = Instant::now();
-    client.send(b"get a\r\n").unwrap();
-    servers[0].expect(b"get a\r\n").unwrap();
-    let line = String::from_utf8(client.line().unwrap()).unwrap();
-    assert!(line.ends_with("no answer within the time allowed\r\n"), "{line}");
-    let took = begun.elapsed();
-    // Clients are looked at every fifteen seconds: that would be too late.
-    assert!(took >= Duration::from_millis(100) && took < Duration::from_secs(10), "{took:?}");
+    // Of a server that was greeted too late, on a machine with much to do, nothing is asked: that
+    // is told at once.
+    until("its silence is noticed", || {
+        // What was due when it started is over then; nothing is with the server, and nothing is due
+        // for long.
+        let quiet = Instant::now();
+        while quiet.elapsed() < Duration::from_millis(600) {
+            client.send(b"mn\r\n").unwrap();
+            client.expect(b"MN\r\n").unwrap();
+        }
+        let begun = Instant::now();
+        client.send(b"get a\r\n").unwrap();
+        let line = String::from_utf8(client.line().unwrap()).unwrap();
+        let (took, is_noticed) = (begun.elapsed(), line.ends_with("no answer within the time allowed\r\n"));
+        // Clients are looked at every fifteen seconds: that would be too late.
+        let in_time = Duration::from_millis(100)..Duration::from_secs(10);
+        assert!(!is_noticed || in_time.contains(&took), "{took:?}");
+        is_noticed
+    });
     assert!(proxy.stop().success);
 }

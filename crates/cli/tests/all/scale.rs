@@ -71,6 +71,7 @@ fn what_was_measured_on_a_slower_testbed_is_shown_scaled_back() {
     assert_eq!(share(0), baseline["share"].as_f64().unwrap());
 
     let results = json(&out.join("results.json"));
+    assert_eq!(results["middleware_cores"], 2, "those of the machine that it stands for");
     for cell in results["cells"].as_array().unwrap() {
         let clients = &cell["levels"]["clients"];
         let trial = out.join(format!("trials/clients={clients}/0"));

@@ -157,7 +157,8 @@ fn clients_are_told_with_what_they_ask_for() {
             client.expect(b"END\r\n").unwrap();
         }
         let told = asked(admin.address(), "GET", "/clients");
-        report = serde_json::from_str(told.split_once("\r\n\r\n").unwrap().1).unwrap();
+        // A loop that is slow to answer is an error in plain text.
+        report = serde_json::from_str(told.split_once("\r\n\r\n").unwrap().1).unwrap_or_default();
         report["clients"][0]["requests_per_s"].as_f64().is_some_and(|rate| rate > 0.0)
     });
     assert_eq!(report["connections"], 1);

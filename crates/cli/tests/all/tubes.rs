@@ -181,8 +181,11 @@ fn kedas_scaler_for_prometheus_finds_the_workers_of_a_tube_that_works() {
     }
     assert!(answers(&broker, said.as_bytes()) == expected.as_bytes());
     // The tenth of a second in which messages arrived must be over.
-    until("there is a conclusion", || !chosen(&metrics(), 0).is_empty());
-    let after = metrics();
+    let mut after = String::new();
+    until("there is a conclusion", || {
+        after = metrics();
+        !chosen(&after, 0).is_empty()
+    });
     let [high] = chosen(&after, 0)[..] else { panic!("KEDA takes one number: {after}") };
     assert!(chosen(&after, 1).is_empty());
     let series = |bound: &str| {

@@ -45,15 +45,14 @@
 //! and so is a proxy that does not end well. `WIRE=name cargo test --test all wire::` runs the
 //! files whose name holds `name`.
 
-use crate::support;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use crate::support::peer::{Peer, greet, listen};
-use crate::support::process::Program;
+use crate::support::peer::{Peer, greet, listen_at};
+use crate::support::process::{Port, Program};
 use crate::support::shown;
 
 /// One end of a dialogue: a client by its letter, a server by its number from one.
@@ -224,6 +223,8 @@ struct Stage {
     proxy: Option<Program>,
     address: SocketAddr,
     addresses: Vec<SocketAddr>,
+    /// Also while no server listens there.
+    _ports: Vec<Port>,
     listeners: Vec<Option<TcpListener>>,
     peers: BTreeMap<Who, Peer>,
     /// Makes the round trips.
@@ -233,11 +234,13 @@ struct Stage {
 impl Stage {
     /// The servers listen and greet the proxy, except those that are down.
     fn set(dialogue: &Dialogue, config: &Path) -> Result<Self, String> {
-        let listeners: Vec<TcpListener> = (0..dialogue.servers).map(|_| listen()).collect();
-        let addresses: Vec<SocketAddr> =
-            listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
-        let listeners: Vec<Option<TcpListener>> =
-            (1..).zip(listeners).map(|(server, l)| (!dialogue.down.contains(&server)).then_some(l)).collect();
+        let ports: Vec<Port> = (0..dialogue.servers).map(|_| Port::new()).collect();
+        let addresses: Vec<SocketAddr> = ports.iter().map(Port::address).collect();
+        let mut listeners = Vec::new();
+        for (server, &address) in (1..).zip(&addresses) {
+            let up = !dialogue.down.contains(&server);
+            listeners.push(up.then(|| listen_at(address)).transpose()?);
+        }
         let servers = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let mut arguments = vec!["proxy", "--listen", "127.0.0.1:0", "--servers", &servers];
         arguments.extend(["--allow", "flush_all,verbosity"]);
@@ -264,7 +267,8 @@ impl Stage {
         let mut witness = Peer::connect(proxy.address());
         round_trip(&mut witness)?;
         let address = proxy.address();
-        Ok(Self { proxy: Some(proxy), address, addresses, listeners, peers, witness: Some(witness) })
+        let (proxy, witness) = (Some(proxy), Some(witness));
+        Ok(Self { proxy, address, addresses, _ports: ports, listeners, peers, witness })
     }
 
     fn peer(&mut self, who: Who) -> Result<&mut Peer, String> {
@@ -353,7 +357,7 @@ impl Stage {
             }
             ("up", Who::Server(server)) => {
                 let address = self.addresses[server - 1];
-                self.listeners[server - 1] = Some(support::peer::listen_at(address)?);
+                self.listeners[server - 1] = Some(listen_at(address)?);
                 Ok(())
             }
             _ => Err("not for a client".to_owned()),

@@ -24,7 +24,7 @@ use crate::table::{ResultTable, TableCell};
 pub struct ClientMeasurements {
     /// N.
     pub population: u64,
-    /// X, requests per second that ended without an error.
+    /// X, requests per second, those that failed too: they are in N and R as others are.
     pub throughput: f64,
     /// R at the clients.
     pub response: Seconds,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use csv::{ReaderBuilder, StringRecord, Trim};
 use krarup_units::{Seconds, Unit};
 use serde::{Deserialize, Serialize};
 
@@ -154,12 +155,20 @@ pub struct CalibrationResidual {
 /// Rows whose laws are off by more than this are reported.
 pub(super) const LAW_TOLERANCE: f64 = 0.03;
 
+/// Line number and cells.
+type SheetLine = (usize, StringRecord);
+
+/// The cells of a line of CSV (RFC 4180): in quotes a comma is a letter.
+fn cells(line: &str) -> StringRecord {
+    let reader = ReaderBuilder::new().has_headers(false).trim(Trim::All).from_reader(line.as_bytes());
+    reader.into_records().next().and_then(Result::ok).unwrap_or_default()
+}
+
 /// A CSV text with a head; lines that start with `#` are skipped.
-struct Sheet<'a> {
+struct Sheet {
     heads: Vec<String>,
     head_line: usize,
-    /// Line number and cells.
-    lines: Vec<(usize, Vec<&'a str>)>,
+    lines: Vec<SheetLine>,
     /// Seconds per unit of columns that do not name theirs.
     unit: Seconds,
 }
@@ -175,18 +184,18 @@ fn wrong(line: usize, what: String, hint: &str) -> Error {
     Error::Form { line: Some(line), what, hint: hint.into() }
 }
 
-impl<'a> Sheet<'a> {
-    fn read(text: &'a str, unit: Seconds) -> Result<Self, Error> {
+impl Sheet {
+    fn read(text: &str, unit: Seconds) -> Result<Self, Error> {
         let mut lines = text
             .lines()
             .enumerate()
             .map(|(i, line)| (i + 1, line.trim()))
             .filter(|(_, l)| !l.is_empty() && !l.starts_with('#'))
-            .map(|(line, text)| (line, text.split(',').map(str::trim).collect::<Vec<_>>()));
+            .map(|(line, text)| (line, cells(text)));
         let Some((head_line, head)) = lines.next() else {
             return Err(wrong(1, "the file has no head".into(), "the first line names the columns"));
         };
-        let heads = head.iter().map(|h| h.to_lowercase()).collect();
+        let heads = head.iter().map(str::to_lowercase).collect();
         Ok(Self { heads, head_line, lines: lines.collect(), unit })
     }
 
@@ -211,12 +220,12 @@ impl<'a> Sheet<'a> {
         })
     }
 
-    fn cell(&self, line: &(usize, Vec<&'a str>), column: usize) -> &'a str {
-        line.1.get(column).copied().unwrap_or("")
+    fn cell<'a>(&self, line: &'a SheetLine, column: usize) -> &'a str {
+        line.1.get(column).unwrap_or("")
     }
 
     /// A number ≥ 0 as it stands.
-    fn number(&self, line: &(usize, Vec<&'a str>), place: Place) -> Result<f64, Error> {
+    fn number(&self, line: &SheetLine, place: Place) -> Result<f64, Error> {
         let cell = self.cell(line, place.column);
         match cell.parse::<f64>() {
             Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
@@ -228,12 +237,12 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    fn time(&self, line: &(usize, Vec<&'a str>), place: Place) -> Result<Seconds, Error> {
+    fn time(&self, line: &SheetLine, place: Place) -> Result<Seconds, Error> {
         Ok(self.number(line, place)? * place.scale)
     }
 
     /// A count from 1 up, where the column is there and the cell not empty.
-    fn maybe_count(&self, line: &(usize, Vec<&'a str>), place: Option<Place>) -> Result<Option<u32>, Error> {
+    fn maybe_count(&self, line: &SheetLine, place: Option<Place>) -> Result<Option<u32>, Error> {
         let Some(place) = place.filter(|place| !self.cell(line, place.column).is_empty()) else {
             return Ok(None);
         };
@@ -247,7 +256,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// A number as it stands, of either sign, where the column is there and the cell not empty.
-    fn maybe_number(&self, line: &(usize, Vec<&'a str>), place: Option<Place>) -> Result<Option<f64>, Error> {
+    fn maybe_number(&self, line: &SheetLine, place: Option<Place>) -> Result<Option<f64>, Error> {
         let Some(place) = place.filter(|place| !self.cell(line, place.column).is_empty()) else {
             return Ok(None);
         };
@@ -260,12 +269,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// A share, where the column is there and the cell not empty.
-    fn maybe_share(
-        &self,
-        line: &(usize, Vec<&'a str>),
-        place: Option<Place>,
-        most: f64,
-    ) -> Result<Option<f64>, Error> {
+    fn maybe_share(&self, line: &SheetLine, place: Option<Place>, most: f64) -> Result<Option<f64>, Error> {
         let number = self.maybe_number(line, place)?;
         match number.zip(place).filter(|(number, _)| !(0.0..=most).contains(number)) {
             Some((number, place)) => {
@@ -279,7 +283,7 @@ impl<'a> Sheet<'a> {
     /// Percentiles, where all three columns are there and their cells not empty.
     fn percentiles(
         &self,
-        line: &(usize, Vec<&'a str>),
+        line: &SheetLine,
         places: [Option<Place>; 3],
     ) -> Result<Option<ResponsePercentiles>, Error> {
         let [p50, p90, p99] = places.map(|place| self.maybe_time(line, place));
@@ -292,11 +296,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// A time, where the column is there and the cell not empty.
-    fn maybe_time(
-        &self,
-        line: &(usize, Vec<&'a str>),
-        place: Option<Place>,
-    ) -> Result<Option<Seconds>, Error> {
+    fn maybe_time(&self, line: &SheetLine, place: Option<Place>) -> Result<Option<Seconds>, Error> {
         match place {
             Some(place) if !self.cell(line, place.column).is_empty() => self.time(line, place).map(Some),
             _ => Ok(None),
@@ -528,6 +528,21 @@ mod tests {
         assert_eq!(rows[0].workers, 16);
         assert!((rows[0].response - 1.31e-3).abs() < 1e-12 && (rows[0].wait - 6e-5).abs() < 1e-15);
         assert!((rows[0].busy() - 2840.73 * 1.25e-3).abs() < 1e-9);
+    }
+
+    /// As R writes the head, and as pandas does a label with a comma in it.
+    #[test]
+    fn what_stands_in_quotes_is_one_cell() {
+        let plain = "population,workers,throughput,response_ms,wait_ms\n1,3,186,5.387,0\n";
+        let rows = read_csv(plain, 1.0, 1).unwrap();
+        for quoted in [
+            "\"population\",\"workers\",\"throughput\",\"response_ms\",\"wait_ms\"\n1,3,186,5.387,0\n",
+            "mix,population,workers,throughput,response_ms,wait_ms\n\"reads, small\",1,3,\"186\", 5.387 ,0\n",
+        ] {
+            assert_eq!(read_csv(quoted, 1.0, 1).unwrap(), rows, "{quoted}");
+            let measured = read_measured(quoted, 1.0).unwrap();
+            assert_eq!((measured[0].population, measured[0].throughput), (1, 186.0));
+        }
     }
 
     /// Who is where stays: X·R and X·w are numbers of requests.

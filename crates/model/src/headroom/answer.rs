@@ -8,14 +8,15 @@ use serde::{Deserialize, Serialize};
 /// The version of the JSON that a [`Headroom`] is written as.
 pub const SCHEMA: u32 = 1;
 
-/// Up to this multiple of the highest rate seen a capacity is [`HeadroomVerdict::Stated`].
+/// Up to this multiple of the rate of busy seconds, [`TrafficSeen::highest_per_s`], a capacity is
+/// [`HeadroomVerdict::Stated`].
 pub const STATED: f64 = 2.0;
 
 /// And up to this multiple of the highest rate of 100 ms: within that time a processor quota would
 /// have acted.
 pub const STATED_OF_PEAK: f64 = 1.35;
 
-/// Up to this multiple of the highest rate seen a capacity is [`HeadroomVerdict::Projected`];
+/// Up to this multiple of the rate of busy seconds a capacity is [`HeadroomVerdict::Projected`];
 /// beyond, nothing is said.
 pub const PROJECTED: f64 = 4.0;
 
@@ -218,11 +219,12 @@ pub enum HeadroomVerdict {
     /// traffic is too low to tell anything, does it with the target kept; the traffic tells of no
     /// more.
     Proven,
-    /// It is at most [`STATED`] times the highest rate seen, and [`STATED_OF_PEAK`] times that of
-    /// 100 ms, or times what a redline has proven; and no more than the rate at which one broke.
+    /// It is at most [`STATED`] times the rate of busy seconds, and [`STATED_OF_PEAK`] times the
+    /// highest of 100 ms, or times what a redline has proven; and no more than the rate at which
+    /// one broke.
     Stated,
-    /// It is at most [`PROJECTED`] times the highest rate seen: a limit that does not act until it
-    /// is met may lie before.
+    /// It is at most [`PROJECTED`] times the rate of busy seconds: a limit that does not act until
+    /// it is met may lie before.
     Projected,
     /// Nothing is said; [`Headroom::silent`] has the reasons.
     Silent,
@@ -252,7 +254,7 @@ pub enum Silence {
     OwnQuota,
     /// High end over low end of the interval is above 1.9.
     IntervalTooWide,
-    /// The capacity is more than [`PROJECTED`] times the highest rate seen.
+    /// The capacity is more than [`PROJECTED`] times the rate of busy seconds.
     TooFar,
     /// More than 1 % of the requests failed.
     Failures,
@@ -351,7 +353,9 @@ impl Silence {
             Self::IntervalTooWide => {
                 "the interval is too wide to be of use: wait for more traffic, or for a higher load"
             }
-            Self::TooFar => "the capacity is over four times the highest rate seen: wait for a higher load",
+            Self::TooFar => {
+                "the capacity is over four times the rate of busy seconds (their 95th percentile): wait for a higher load"
+            }
             Self::Failures => "more than 1 % of the requests failed: mend that first",
             Self::AllowanceRunsOut => {
                 "an idle server answers quicker than a busy one can: an allowance runs out (token bucket, burst credits); configure the rate"
@@ -452,6 +456,10 @@ pub struct ResourceState {
     /// Its relative standard error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standard_error: Option<f64>,
+    /// The share of the time that its answers show in which the server works for others: taken out
+    /// of the service time. None: it does not show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub others: Option<f64>,
     /// The part of the round trip in which nothing queues, in microseconds; of clients how long one
     /// has all its replies before it asks again.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -491,7 +499,7 @@ pub struct ChangeEffect {
 pub struct TrafficSeen {
     /// Mean of the last ten seconds.
     pub now_per_s: f64,
-    /// The 95th percentile of the seconds seen.
+    /// Of busy seconds: the 95th percentile of the seconds seen.
     pub highest_per_s: f64,
     /// Over how many seconds the traffic was looked at.
     pub over_s: f64,
@@ -543,12 +551,13 @@ pub struct Headroom {
     /// Whether the target is broken already by the traffic of now; none without a target or
     /// requests.
     pub broken_now: Option<bool>,
-    /// What is full first.
+    /// What is full first; where only [`HeadroomVerdict::Proven`] bounds the capacity, the server
+    /// whose proof that is.
     pub bottleneck: Option<LimitingResource>,
     /// The rate at which the target breaks or, without a target, the first resource is full; also
     /// where silent, if it was computed: then it is not to be relied on.
     pub capacity_per_s: Option<CapacityEstimate>,
-    /// The rate at which the first resource is full.
+    /// The rate at which the first resource is full; none where it is not known.
     pub saturation_per_s: Option<f64>,
     /// Capacity over the traffic of now.
     pub headroom_ratio: Option<CapacityEstimate>,

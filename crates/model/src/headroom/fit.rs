@@ -120,6 +120,8 @@ impl StallFit {
 pub(super) struct OthersWork {
     /// φ.
     pub(super) share: f64,
+    /// Its standard error.
+    error: f64,
     /// Mean gap of those that the service time is the mean of.
     pub(super) gap: Seconds,
 }
@@ -135,7 +137,8 @@ impl OthersWork {
         let slope = RelativeSlope::of(&rows, 1.0)?;
         let count: f64 = busy.iter().map(|unit| unit.count).sum();
         let gap = busy.iter().map(Unit::gap).sum::<f64>() / count;
-        (slope.z > 4.0 && slope.slope > 0.03).then(|| Self { share: slope.slope.min(0.9), gap })
+        let shows = slope.z > 4.0 && slope.slope > 0.03;
+        shows.then(|| Self { share: slope.slope.min(0.9), error: slope.error, gap })
     }
 
     /// s, where the mean service time is this.
@@ -356,6 +359,12 @@ impl ServiceFit {
     /// The mean service time without what the server does for others meanwhile, where that shows.
     pub(super) fn own_service(&self) -> Seconds {
         self.others.map_or(self.service, |others| others.alone(self.service).max(0.3 * self.service))
+    }
+
+    /// The relative standard error of that.
+    pub(super) fn own_error(&self) -> f64 {
+        let Some(others) = self.others else { return self.error };
+        (self.error * self.service).hypot(others.error * others.gap) / self.own_service()
     }
 
     /// The slope of the service time over what is outstanding, where it is beyond doubt and worth

@@ -10,6 +10,7 @@ use super::answer::{
 };
 use super::changes::{self, ChangedFrom};
 use super::contention::HeadroomMemory;
+use super::fit::ServiceFit;
 use super::fitted::{First, Fitted};
 use super::kept::{Kept, counted, kept, quantile};
 use super::resources::{MUCH_OF_OTHERS, MachineFit};
@@ -28,8 +29,8 @@ const BLOCK: Seconds = 10.0;
 /// A speed that turned so often is one that goes up and down: a change and the way back are two.
 const SWINGS: usize = 3;
 
-/// The low end of what is stated is at most so many times the highest rate seen: a limit that does
-/// not act until it is met may lie just beyond.
+/// The low end of what is stated is at most so many times the rate of busy seconds: a limit that
+/// does not act until it is met may lie just beyond.
 const SURE: f64 = 1.4;
 
 /// A server that gets more of a request than when it was pushed, by so much in logarithms and
@@ -37,6 +38,8 @@ const SURE: f64 = 1.4;
 const SHARE_OF_PROVEN: f64 = 0.1;
 /// Fewer parts of requests say nothing of a share.
 const FEW_OF_SHARE: f64 = 50.0;
+/// So many tell it to a fifth: ten seconds of the least reads with which a server is pushed.
+const ENOUGH_OF_SHARE: f64 = 400.0;
 
 /// Clients that wait for replies for more than this share of their time can hardly ask more often.
 const CLIENTS_WAIT: f64 = 0.7;
@@ -63,7 +66,7 @@ pub fn judge_remembering(
     let clients = kept.of_clients().count();
     let Some(traffic) = SeenTraffic::of(&kept) else {
         answer.silent.push(if changed { Silence::ChangedJustNow } else { Silence::ShortTime });
-        answer.tell_proven_alone(&kept, least_proven(system, question.target));
+        answer.tell_proven_alone(&kept, system, least_proven(system, question.target));
         return answer;
     };
     answer.tell_traffic(&kept, &traffic);
@@ -73,7 +76,7 @@ pub fn judge_remembering(
     }
     if clients < 2_000 {
         answer.silent.push(Silence::FewRequests);
-        answer.tell_proven_alone(&kept, least_proven(system, question.target));
+        answer.tell_proven_alone(&kept, system, least_proven(system, question.target));
         return answer;
     }
     if let Some(busy) = kept.clients_busy().filter(|busy| *busy > CLIENTS_WAIT) {
@@ -251,7 +254,8 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     let Some(first) = fitted.first() else {
         answer.silent.push(Silence::NoQueueSeen);
         answer.silent.extend(fitted.contended());
-        return answer.tell_proven_alone(&fitted.kept, proven(None, fitted, question.target));
+        let proven = proven(None, fitted, question.target);
+        return answer.tell_proven_alone(&fitted.kept, fitted.system, proven);
     };
     answer.bottleneck = Some(LimitingResource {
         resource: first.resource,
@@ -269,12 +273,12 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     };
     let modelled = fitted.interval(&first, capacity, sensitivity, answer.check);
     let proven = proven(Some(&first), fitted, question.target)
-        .filter(|rate| !answer.refutes(*rate) && !is_refuted(*rate, fitted, &modelled, answer))
-        .map(|rate| until_others_are_full(rate, &first, fitted, question.target));
-    let mut estimate = modelled.map(|rate| rate.max(proven.unwrap_or(0.0)));
+        .filter(|(_, rate)| !answer.refutes(*rate) && !is_refuted(*rate, fitted, &modelled, answer))
+        .map(|(server, rate)| (server, until_others_are_full(rate, &first, fitted, question.target)));
+    let shown = proven.map_or(0.0, |(_, rate)| rate);
+    let mut estimate = modelled.map(|rate| rate.max(shown));
     let broke = Broke::of(fitted.system, question.target);
     estimate = estimate.map(|rate| rate.min(broke.most));
-    let shown = proven.unwrap_or(0.0);
     let highest = fitted.traffic.highest().max(shown);
     if estimate.mean <= STATED * highest {
         estimate.low = estimate.low.min(SURE * highest);
@@ -302,9 +306,9 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     // Of servers of which nothing is known the model has no more than the mean.
     let no_matter = |why: &Silence| *why == Silence::CheckFailed && first.server.is_none();
     let few = answer.silent.iter().all(|why| why.wants_more_traffic() || no_matter(why));
-    let proven_alone = proven.filter(|proven| few && (!answer.silent.is_empty() || modelled.mean <= *proven));
-    answer.verdict = if let Some(proven) = proven_alone {
-        answer.tell_proven(proven.min(estimate.mean), now);
+    let proven_alone = proven.filter(|_| few && (!answer.silent.is_empty() || modelled.mean <= shown));
+    answer.verdict = if let Some((server, rate)) = proven_alone {
+        answer.tell_proven(fitted.name_of(server), rate.min(estimate.mean), now);
         HeadroomVerdict::Proven
     } else if !answer.silent.is_empty() {
         HeadroomVerdict::Silent
@@ -327,8 +331,14 @@ impl Headroom {
         self.headroom_ratio = (now > 0.0).then(|| capacity.map(|rate| rate / now));
     }
 
-    /// Tells a rate that was shown; what the traffic alone would have said is left out.
-    fn tell_proven(&mut self, rate: f64, now: f64) {
+    /// Tells a rate that a server has shown; what the traffic alone would have said is left out.
+    fn tell_proven(&mut self, server: String, rate: f64, now: f64) {
+        let is_named = self.bottleneck.as_ref().is_some_and(|first| first.name == server);
+        // What else was told to be full first is so at a higher rate.
+        if !is_named && self.saturation_per_s.is_none_or(|full_at| rate < full_at) {
+            self.bottleneck = Some(LimitingResource { resource: ResourceKind::Server, name: server });
+            self.saturation_per_s = None;
+        }
         self.tell_capacity(CapacityEstimate { low: rate, mean: rate, high: rate }, now);
         let reasons = self.silent.drain(..).map(Silence::text);
         self.assumes.extend(reasons.map(|why| format!("no more than what was proven: {why}")));
@@ -336,11 +346,11 @@ impl Headroom {
 
     /// Tells no more than a rate that was shown, if the only reasons to say nothing are such that
     /// more traffic would end them.
-    fn tell_proven_alone(&mut self, kept: &Kept, proven: Option<f64>) {
+    fn tell_proven_alone(&mut self, kept: &Kept, system: &LiveSystem, proven: Option<(usize, f64)>) {
         self.silent.extend(unsteady(kept));
         let few = self.silent.iter().all(|why| why.wants_more_traffic());
-        if let Some(rate) = proven.filter(|rate| few && !self.refutes(*rate)) {
-            self.tell_proven(rate, self.traffic.now_per_s);
+        if let Some((server, rate)) = proven.filter(|(_, rate)| few && !self.refutes(*rate)) {
+            self.tell_proven(system.servers[server].name.clone(), rate, self.traffic.now_per_s);
             self.verdict = HeadroomVerdict::Proven;
         }
     }
@@ -358,15 +368,14 @@ fn is_refuted(rate: f64, fitted: &Fitted<'_>, modelled: &CapacityEstimate, answe
         && doubts_of(modelled, fitted, answer.target).next().is_none()
 }
 
-/// The system, where what a server has shown is told of its share of the traffic of now: while
-/// another one is down it gets more, and so as much at a lower rate.
+/// The system, where what a server has shown is told of its share of the last seconds' traffic:
+/// while another one is down it gets more, and so as much at a lower rate.
 fn with_shares_of_now(system: &LiveSystem, kept: &Kept) -> LiveSystem {
     let mut system = system.clone();
-    let requests = (kept.of_clients().count() as f64).max(1.0);
     for (number, server) in system.servers.iter_mut().enumerate() {
         let Some(proven) = &mut server.proven else { continue };
-        let parts = kept.parts.iter().filter(|part| part.server == number).count() as f64;
-        let times = proven.usual_parts.map_or(1.0, |usual| usual * requests / parts.max(1.0));
+        let (parts, requests) = kept.lately(number, ENOUGH_OF_SHARE);
+        let times = proven.usual_parts.map_or(1.0, |usual| usual * requests.max(1.0) / parts.max(1.0));
         if parts >= FEW_OF_SHARE && -times.ln() > (4.0 / parts.sqrt()).max(SHARE_OF_PROVEN) {
             let ends = [&mut proven.missed_per_s, &mut proven.slower_per_s].into_iter().flatten();
             ends.chain([&mut proven.traffic_per_s]).for_each(|rate| *rate *= times);
@@ -408,23 +417,28 @@ fn shown(proven: ProvenServer, target: Option<ResponseTarget>) -> Option<f64> {
     (as_strict && proven.traffic_per_s > 0.0).then_some(proven.traffic_per_s)
 }
 
-/// The least rate of those that servers have shown.
-fn least_proven(system: &LiveSystem, target: Option<ResponseTarget>) -> Option<f64> {
-    let rates = system.servers.iter().filter_map(|server| shown(server.proven?, target));
-    rates.min_by(f64::total_cmp)
+/// The least rate of those that servers have shown, with the server.
+fn least_proven(system: &LiveSystem, target: Option<ResponseTarget>) -> Option<(usize, f64)> {
+    let servers = system.servers.iter().enumerate();
+    let rates = servers.filter_map(|(server, known)| Some((server, shown(known.proven?, target)?)));
+    rates.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// The rate of all traffic at which the server that is full first gets no more than it has shown
-/// that it can do. Where no server is, that of the servers of which nothing else is known: each
-/// other one of them is not full before.
-fn proven(first: Option<&First>, fitted: &Fitted<'_>, target: Option<ResponseTarget>) -> Option<f64> {
-    let of = |server: usize| shown_by(server, fitted, target);
+/// that it can do, and which that is. Where no server is, that of the servers of which nothing else
+/// is known: each other one of them is not full before.
+fn proven(
+    first: Option<&First>,
+    fitted: &Fitted<'_>,
+    target: Option<ResponseTarget>,
+) -> Option<(usize, f64)> {
+    let of = |server: usize| Some((server, shown_by(server, fitted, target)?));
     if let Some(server) = first.and_then(|first| first.server) {
         return of(server);
     }
     fitted.unknown_servers().find_map(of)?;
     let full_at = first.map_or(f64::INFINITY, |first| first.full_at);
-    unknown_until(fitted, target).min_by(f64::total_cmp).filter(|rate| *rate < full_at)
+    unknown_until(fitted, target).min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, rate)| *rate < full_at)
 }
 
 /// The rate that a server has shown, by its number.
@@ -432,10 +446,10 @@ fn shown_by(server: usize, fitted: &Fitted<'_>, target: Option<ResponseTarget>) 
     shown(fitted.system.servers[server].proven?, target)
 }
 
-/// Up to which rates servers are not full of which no service time is known.
-fn unknown_until(fitted: &Fitted<'_>, target: Option<ResponseTarget>) -> impl Iterator<Item = f64> {
+/// The servers of which no service time is known, and up to which rates they are not full.
+fn unknown_until(fitted: &Fitted<'_>, target: Option<ResponseTarget>) -> impl Iterator<Item = (usize, f64)> {
     let rate = move |server: usize| shown_by(server, fitted, target).or_else(|| fitted.not_before(server));
-    fitted.unknown_servers().filter_map(rate)
+    fitted.unknown_servers().filter_map(move |server| Some((server, rate(server)?)))
 }
 
 /// A rate that the server that is full first has shown, as far as nothing else is full before.
@@ -456,7 +470,8 @@ fn until_others_are_full(
         rate = rate.min(full_at);
     }
     let machine = fitted.machine().map(|(_, fit)| fit.middle);
-    let others = unknown_until(fitted, target).chain(fitted.loops.map(|fit| fit.middle)).chain(machine);
+    let unknown = unknown_until(fitted, target).map(|(_, rate)| rate);
+    let others = unknown.chain(fitted.loops.map(|fit| fit.middle)).chain(machine);
     fitted.with_workers(&replay, others.fold(rate, f64::min))
 }
 
@@ -526,6 +541,7 @@ const fn plain(
         busy_now: busy,
         service_us: service,
         standard_error: None,
+        others: None,
         outside_us: None,
         waited: None,
         contention: None,
@@ -567,7 +583,8 @@ fn states(fitted: &Fitted<'_>, workers: Option<f64>, allowances: &[Allowance]) -
             busy_now: limit.map(|limit| now / limit.alone_full_at),
             // Of trips that requests share: the share of one in a trip of the full server.
             service_us: fit.map(|fit| fit.own_service() * 1e6).or(full.map(|limit| limit.service * 1e6)),
-            standard_error: fit.map(|fit| fit.error).or(gathered.map(|fit| fit.error)),
+            standard_error: fit.map(ServiceFit::own_error).or(gathered.map(|fit| fit.error)),
+            others: fit.filter(|fit| fit.others.is_some()).map(|fit| 1.0 - fit.own_service() / fit.service),
             outside_us: fit.map(|fit| fit.delay * 1e6),
             waited: fit.map(|fit| fit.waited).or(gathered.map(|fit| fit.shared)),
             contention: fit.map(|fit| fit.contention.slope),

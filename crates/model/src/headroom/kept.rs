@@ -123,10 +123,10 @@ pub(super) fn kept(snapshot: &LiveSnapshot, system: &LiveSystem, from: Stamp, to
     let within = |one: &&VisitStretch| one.from >= from && one.from < to && one.to.0 <= to.0;
     let chosen: Vec<&VisitStretch> = counted(snapshot).filter(within).collect();
     let intervals = coverage::of_all_loops(snapshot, &chosen);
-    let Some(&(begin, _)) = intervals.first() else { return Kept::default() };
+    let mut kept = Kept { lanes: vec![0; system.servers.len()], ..Kept::default() };
+    let Some(&(begin, _)) = intervals.first() else { return kept };
     let origin = begin.max(snapshot.first_slot);
     let at = |stamp: Stamp| (stamp.0 as f64 - origin.0 as f64) / 1e9;
-    let mut kept = Kept { lanes: vec![0; system.servers.len()], ..Kept::default() };
     let mut lanes: HashMap<(usize, u16, u16), u32> = HashMap::new();
     let mut ended = in_order(snapshot, &chosen, &intervals).into_iter().peekable();
     for (interval, &(from, to)) in intervals.iter().enumerate() {
@@ -420,6 +420,22 @@ impl Kept {
         let servers = self.lanes.len();
         servers > 1 && (0..servers).any(|server| is_other(&|part| part.server == server, SHARE_OF_SERVER))
             || is_other(&|part| part.is_write, SHARE_OF_WRITES)
+    }
+
+    /// Parts that a server had in the last [`RECENT`] seconds, or for as long before as it takes to
+    /// be `enough`, and of how many requests of clients: not those of a time with other shares.
+    pub(super) fn lately(&self, server: usize, enough: f64) -> (f64, f64) {
+        let begin = self.span - RECENT;
+        let (mut parts, mut requests) = (0.0, 0.0);
+        for one in self.requests.iter().rev() {
+            if one.replied < begin && parts >= enough {
+                break;
+            }
+            let own = self.parts[one.parts.clone()].iter().filter(|part| part.server == server);
+            parts += own.count() as f64;
+            requests += f64::from(u8::from(!one.late));
+        }
+        (parts, requests)
     }
 }
 

@@ -29,7 +29,7 @@ pub struct HeadroomValue {
 pub const HEADROOM_METRICS: [HeadroomMetric; 10] = [
     HeadroomMetric {
         name: "krarup_headroom_verdict",
-        help: "1 for how far the answer about headroom reaches: `proven` by a redline, `stated` up to twice the highest rate seen, `projected` up to four times, else `silent`.",
+        help: "1 for how far the answer about headroom reaches: `proven` by a redline, `stated` up to twice the rate of busy seconds (their 95th percentile), `projected` up to four times, else `silent`.",
         labels: Some("verdict"),
         values: verdict,
     },
@@ -77,8 +77,8 @@ pub const HEADROOM_METRICS: [HeadroomMetric; 10] = [
     },
     HeadroomMetric {
         name: "krarup_server_service_seconds",
-        help: "Mean service time of one request on one connection to a server, without queue and round trip and, where it shows, without what the server does for others meanwhile; absent where few requests waited.",
-        labels: Some("server"),
+        help: "Mean service time of one request on one connection to a server, without queue and round trip. What the server does for others meanwhile is `apart`, not in it, where that shows, else it may be `within`: two series, which do not compare. Absent where few requests waited.",
+        labels: Some("server, others"),
         values: service,
     },
     HeadroomMetric {
@@ -174,16 +174,21 @@ fn full(headroom: &Headroom) -> Vec<HeadroomValue> {
     headroom.resources.iter().filter_map(of).collect()
 }
 
-/// A figure of each server that shows it; it is measured, and told in silence too.
-fn of_servers(headroom: &Headroom, figure: fn(&ResourceState) -> Option<f64>) -> Vec<HeadroomValue> {
+/// What is told of each server that shows it; it is measured, and told in silence too.
+fn of_servers(headroom: &Headroom, value: fn(&ResourceState) -> Option<HeadroomValue>) -> Vec<HeadroomValue> {
     let servers = headroom.resources.iter().filter(|state| state.resource == ResourceKind::Server);
-    servers.filter_map(|state| Some(one(&[("server", &state.name)], figure(state)?))).collect()
+    servers.filter_map(value).collect()
 }
 
+/// What is measured with others' work in it and without is told apart: or monitoring takes the one
+/// after the other for a server that changed.
 fn service(headroom: &Headroom) -> Vec<HeadroomValue> {
-    of_servers(headroom, |state| state.service_us.map(|micros| micros / 1e6))
+    of_servers(headroom, |state| {
+        let others = if state.others.is_some() { "apart" } else { "within" };
+        Some(one(&[("server", &state.name), ("others", others)], state.service_us? / 1e6))
+    })
 }
 
 fn stalled(headroom: &Headroom) -> Vec<HeadroomValue> {
-    of_servers(headroom, |state| state.stalled)
+    of_servers(headroom, |state| Some(one(&[("server", &state.name)], state.stalled?)))
 }

@@ -65,6 +65,8 @@ pub enum RedlineEnd {
     Contention,
     /// The other holders became slower by a fifth in two of these three looks.
     Others,
+    /// No more reads can be moved to the server: it is left out because it was slow.
+    LeftOut,
     /// The server has had the most that it may get, and kept to the target.
     MostWeight,
     /// There are too few reads to tell, or too few of them are kept for so high a quantile.

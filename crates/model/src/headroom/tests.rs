@@ -684,6 +684,58 @@ fn for_how_long_a_mix_that_changed_silences_is_said() {
     assert!(Silence::MixChanged.text().ends_with("one minute at high rates and up to ten at low ones"));
 }
 
+/// Requests at a constant rate, each to the server that is said for its moment and number; nothing
+/// waits anywhere.
+fn without_a_queue(rate: f64, seconds: f64, server: impl Fn(f64, u16) -> u16) -> LiveSnapshot {
+    let mut books = LiveBooks::default();
+    let mut second = 1.0_f64;
+    for number in 0..(rate * seconds) as u16 {
+        let at = 1.0 + f64::from(number) / rate;
+        while second < at {
+            books.loop_use(moment(second), LoopUse::default());
+            second += 1.0;
+        }
+        let mut visit = Visit::at(moment(at), Operation::Get);
+        visit.replied = moment(at + 1e-3);
+        let part = ServerVisit::ok(server(at, number), visit.received, visit.replied);
+        books.finish(&visit, &[part]);
+    }
+    books.snapshot(moment(1.0 + seconds))
+}
+
+/// Neither a push that has ended, nor the time before a server was lost, is in the share by which a
+/// proof is told; and the server whose proof it is is what is full first.
+#[test]
+fn a_proof_is_told_of_the_shares_of_the_last_seconds() {
+    let pushed = |at: f64, number: u16| match number % 13 {
+        _ if !(101.0..251.0).contains(&at) => number % 3,
+        0..6 => 0,
+        _ => 1 + number % 2,
+    };
+    let lost = |at: f64, number: u16| number % if at < 361.0 { 3 } else { 2 };
+    let few = |_: f64, number: u16| number % 3;
+    let mut system = LiveSystem::of(["a", "b", "c"].map(str::to_owned));
+    system.servers[0].proven = Some(ProvenServer {
+        target: ResponseTarget { quantile: 0.99, seconds: 10e-3 },
+        server_per_s: 1_000.0,
+        usual_parts: Some(1.0 / 3.0),
+        traffic_per_s: 3_000.0,
+        missed_per_s: None,
+        slower_per_s: None,
+    });
+    for (seen, told) in [
+        (without_a_queue(150.0, 327.0, pushed), 3_000.0),
+        (without_a_queue(60.0, 600.0, lost), 2_000.0),
+        (without_a_queue(150.0, 10.0, few), 3_000.0),
+    ] {
+        let answer = judge(&seen, &system, &HeadroomQuestion { target: None, ..asked(1.0) });
+        assert_eq!(answer.verdict, HeadroomVerdict::Proven, "{answer:?}");
+        let capacity = answer.capacity_per_s.unwrap().high;
+        assert!((capacity / told - 1.0).abs() < 0.01, "{capacity}, not {told}");
+        assert_eq!(answer.bottleneck.map(|one| one.name).as_deref(), Some("a"));
+    }
+}
+
 /// One of five servers gets nothing any more, or is new: what was fitted is of another mix.
 #[test]
 fn a_server_that_vanishes_or_appears_silences() {
@@ -1176,15 +1228,30 @@ fn what_others_ask_of_a_server_is_told_from_its_own_service_time() {
     assert!((capacity.mean / 1_100.0 - 1.0).abs() < 0.1, "{capacity:?}");
 }
 
-/// Or monitoring takes more traffic of the others for a slower server.
+/// Or monitoring takes more traffic of the others for a slower server, or one figure for another.
 #[test]
 fn the_service_time_that_is_given_is_the_servers_own_however_much_others_ask() {
+    let metric = HEADROOM_METRICS.iter().find(|one| one.name == "krarup_server_service_seconds").unwrap();
+    let labels = |answer: &Headroom| (metric.values)(answer)[0].labels.clone();
+    let of_server = |others: &str| vec![("server", "a".to_owned()), ("others", others.to_owned())];
+    let system = one();
     for others_rate in [600.0, 1_000.0] {
-        let answer = judge(&seen_beside_others(others_rate), &one(), &asked(0.1));
-        let server = answer.resources.iter().find(|state| state.resource == ResourceKind::Server);
-        let service = server.unwrap().service_us.unwrap();
+        let seen = seen_beside_others(others_rate);
+        let answer = judge(&seen, &system, &asked(0.1));
+        let server = answer.resources.iter().find(|state| state.resource == ResourceKind::Server).unwrap();
+        let service = server.service_us.unwrap();
         assert!((service / 500.0 - 1.0).abs() < 0.05, "{others_rate}: {service}");
+        assert!(server.others.is_some_and(|share| share > 0.0), "{server:?}");
+        assert_eq!(labels(&answer), of_server("apart"));
+        // What is taken out is not known to the last digit either.
+        let kept = kept::kept(&seen, &system, Stamp(0), seen.at);
+        let traffic = traffic::SeenTraffic::of(&kept).unwrap();
+        let fitted = fitted::Fitted::of(kept, traffic, &system, &[], 1);
+        let error = fitted.servers[0].fit.as_ref().unwrap().error;
+        assert!(server.standard_error.unwrap() > error, "{server:?}: {error}");
     }
+    let alone = judge(&OneServer::for_a_minute(|_| 500.0).run(7), &system, &asked(0.1));
+    assert_eq!(labels(&alone), of_server("within"));
 }
 
 #[test]

@@ -176,7 +176,7 @@ impl Service for Core {
         next.filter(|_| self.settings.workers == Workers::Unlimited).is_some_and(|next| {
             let exchange = &self.requests[next];
             let limited =
-                exchange.counted_in.is_some_and(|pool| self.routing[pool].spec().concurrency.is_some());
+                exchange.counted_pools().any(|pool| self.routing[pool].spec().concurrency.is_some());
             exchange.stage == Stage::Sent && !limited
         })
     }

@@ -156,13 +156,22 @@ impl Core {
         admitted
     }
 
-    /// The same for the keys that are listed: the first of them counts, and all must fit.
+    /// The same for the keys that are listed: the bounds of the pool of each hold, and all must
+    /// fit.
     pub(super) fn admit_listed(&mut self, number: RequestId, now: Stamp) -> bool {
-        let keys = &self.requests[number].rest.keys;
+        let Needs { keys, other_pools, .. } = &mut *self.requests[number].rest;
         let first = keys.get(0);
-        let fit = keys.iter().all(|key| fits(key.sent));
-        let hash = fit.then(|| KeyHash::Xxh3.number(first.sent));
-        let admitted = self.admit_hashed(number, first.pool, hash, now);
+        let mut fit = true;
+        for key in keys.iter() {
+            fit &= fits(key.sent);
+            if key.pool != first.pool
+                && let Err(place) = other_pools.binary_search(&key.pool)
+            {
+                other_pools.insert(place, key.pool);
+            }
+        }
+        let (pool, hash) = (first.pool, fit.then(|| KeyHash::Xxh3.number(first.sent)));
+        let admitted = self.admit_hashed(number, pool, hash, now);
         if admitted && let Some(one_of) = self.books.sampling().samples(now) {
             self.sample(number, one_of, b"");
             self.sample_listed(number);
@@ -201,13 +210,19 @@ impl Core {
             return false;
         };
         exchange.visit.key = KeyDigest(hash);
-        if let Err(why) = self.routing[pool].admits(self.dispatch.place(), now) {
+        exchange.counted_in = Some(pool);
+        let place = self.dispatch.place();
+        let refused = exchange.counted_pools().find_map(|pool| self.routing[pool].admits(place, now).err());
+        if let Some(why) = refused {
+            exchange.counted_in = None;
             let why = format!("SERVER_ERROR {why}\r\n");
             exchange.rest.merge.local(ReplyClass::ServerError, why.as_bytes());
             return false;
         }
-        exchange.counted_in = Some(pool);
-        self.routing[pool].begin();
+        for pool in exchange.counted_pools() {
+            self.routing[pool].begin();
+        }
+        self.routing[pool].count(|counts| &mut counts.requests);
         true
     }
 

@@ -60,9 +60,10 @@ impl Core {
         if exchange.holds_worker {
             self.dispatch.release();
         }
-        if let Some(pool) = exchange.counted_in.take() {
+        for pool in exchange.counted_pools() {
             self.routing[pool].end();
         }
+        exchange.counted_in = None;
         exchange.client = None;
         let sampled = self.requests.leave(number);
         self.end_sample(sampled);

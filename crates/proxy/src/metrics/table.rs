@@ -137,8 +137,16 @@ pub const TABLE: &[ProxyMetric] = &[
         |now| Some(now.longest as f64),
         "The longest the queue has been since the start or the last reset.",
     ),
-    operation("krarup_requests_total", |one| one.count, "Requests answered."),
-    operation("krarup_request_errors_total", |one| one.errors, "Requests answered with an error."),
+    operation(
+        "krarup_requests_total",
+        |one| one.count,
+        "Requests answered, or whose client left before the reply.",
+    ),
+    operation(
+        "krarup_request_errors_total",
+        |one| one.errors,
+        "Requests answered with an error, or whose client left before the reply.",
+    ),
     operation("krarup_keys_total", |one| one.keys, "Keys named in requests."),
     operation("krarup_hits_total", |one| one.hits, "Keys found."),
     operation("krarup_misses_total", |one| one.misses, "Keys asked for and not found."),

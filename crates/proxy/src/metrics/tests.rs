@@ -108,6 +108,7 @@ fn headroom(verdict: HeadroomVerdict) -> Headroom {
         busy_now: Some(0.5),
         service_us: Some(300.0),
         standard_error: None,
+        others: None,
         outside_us: None,
         waited: None,
         contention: None,
@@ -140,7 +141,8 @@ fn silence_has_its_reason_and_no_figure_that_could_be_relied_on() {
     let first = [("{resource=\"server\",name=\"a:1\"}".to_owned(), 1.0)];
     assert_eq!(stated["krarup_bottleneck"], first);
     assert_eq!(stated["krarup_headroom_ratio"][0], ("{bound=\"low\"}".to_owned(), 1.5));
-    assert_eq!(stated["krarup_server_service_seconds"], [("{server=\"a:1\"}".to_owned(), 0.0003)]);
+    let within = "{server=\"a:1\",others=\"within\"}".to_owned();
+    assert_eq!(stated["krarup_server_service_seconds"], [(within, 0.0003)]);
     for name in [
         "krarup_bottleneck",
         "krarup_headroom_ratio",

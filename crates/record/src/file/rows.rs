@@ -6,7 +6,8 @@
 //! ```
 //! A batch is bounded, so an event loop fills one without allocating and hands it over when it is
 //! full; a [`RowFileWriter`] writes each batch as one row group and keeps nothing but the group's
-//! place. Rows that had to be dropped are counted with [`RowFileWriter::lost`]: the file says so.
+//! place. Rows that had to be dropped are counted with [`RowFileWriter::lost`], what servers
+//! did for no row with [`RowFileWriter::apart`]: the file says so.
 //! [`RowFile`] reads batches back, [`RowRun`] those of several files as one run. A program with one
 //! thread uses a [`RowFileWriter`] alone; event loops have each a [`Lane`] of one [`RowWriter`],
 //! which writes one file or, at each [`RowIntervals`] of the day, a new one.
@@ -119,6 +120,7 @@ pub struct RowFileWriter<W: Write + Send> {
     settings: RowSettings,
     rows: u64,
     lost: u64,
+    apart: u64,
 }
 
 impl<W: Write + Send> RowFileWriter<W> {
@@ -130,7 +132,7 @@ impl<W: Write + Send> RowFileWriter<W> {
         let settings = settings.into();
         let about = Arc::new(properties(&settings));
         let writer = SerializedFileWriter::new(out, Arc::new(columns(VERSION)?), about)?;
-        Ok(Self { writer, batch: None, settings, rows: 0, lost: 0 })
+        Ok(Self { writer, batch: None, settings, rows: 0, lost: 0, apart: 0 })
     }
 
     /// Adds one row; writes a row group when enough have come.
@@ -177,6 +179,11 @@ impl<W: Write + Send> RowFileWriter<W> {
         self.lost += rows;
     }
 
+    /// Counts visits of servers that belong to no row: no client waited for them.
+    pub fn apart(&mut self, visits: u64) {
+        self.apart += visits;
+    }
+
     /// Completes the file and gives back what it was written to, with the number of rows in it.
     ///
     /// # Errors
@@ -184,12 +191,15 @@ impl<W: Write + Send> RowFileWriter<W> {
     pub fn finish(mut self) -> Result<(W, u64), FileProblem> {
         self.flush()?;
         self.writer.append_key_value_metadata(pair("krarup.rows_lost", self.lost.to_string()));
+        self.writer.append_key_value_metadata(pair(APART, self.apart.to_string()));
         Ok((self.writer.into_inner()?, self.rows))
     }
 }
 
 /// Says that the rows are a load generator's.
 const CLIENTS: &str = "krarup.clients";
+/// How many visits of servers belong to no row.
+const APART: &str = "krarup.visits_apart";
 /// Which program wrote the rows.
 const INSTANCE: &str = "krarup.instance";
 /// Of which keys there are rows.

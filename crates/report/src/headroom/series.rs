@@ -48,6 +48,7 @@ fn verdict(headroom: &SeriesHeadroom) -> String {
     let sentence = CapacitySentence {
         target: headroom.target_mean_s.map(|target| format!("mean < {}", duration(target))),
         limit: "throughput ends",
+        seen: "the highest rate seen",
         verdict: headroom.verdict,
         capacity: headroom.capacity_per_s,
         ratio: headroom.headroom_ratio,

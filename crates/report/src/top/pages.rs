@@ -171,7 +171,7 @@ pub(super) fn shown_columns(page: TopPage, services: &[ServiceKind], alone: bool
 pub(super) const fn legend(page: TopPage) -> &'static str {
     match page {
         TopPage::Servers => {
-            "outstanding: answers that a server owes; p50, p99: from the first byte sent to the last of the answer, 10 s where it is longer; losses: of connections, since the start"
+            "outstanding: answers that a server owes; p50, p99: from the first byte sent to the last of the answer, as if times lay evenly within buckets (1, 2.5, 5, 10 ms …): up to 2.5 times too long or short; 10 s where it is longer; losses: of connections, since the start"
         }
         TopPage::Pools => {
             "up: servers; retries: reads tried at another holder after an error, or after a miss; dropped: copies, refills and shadows not sent, and copies that failed"
@@ -180,7 +180,7 @@ pub(super) const fn legend(page: TopPage) -> &'static str {
             "idle: consumers that wait; service: from hand-out to delete, of the broker where it takes longest; waited: from ready to hand-out, a day where it is longer; busy: share of the consumers' time; workers needed: within the target, with their interval"
         }
         TopPage::Operations => {
-            "queue, servers or store, own and response are means; p50, p99 of the response time, 10 s where it is longer; the p99 above leaves out reserve and pop, which wait for a message"
+            "queue, servers or store, own and response are means; p50, p99 of the response time, as if times lay evenly within buckets (1, 2.5, 5, 10 ms …): up to 2.5 times too long or short; 10 s where it is longer; the p99 above leaves out reserve and pop, which wait for a message"
         }
         TopPage::Clients => {
             "g: each connection, or all of a host together; in progress: requests that are not answered yet"
@@ -192,7 +192,7 @@ pub(super) const fn legend(page: TopPage) -> &'static str {
             "full at: rate of all requests at which a resource is full; service: without waiting; outside: round trip without queue; waits: requests that found it busy"
         }
         TopPage::Instances => {
-            "p50, p99: 10 s where it is longer; used: processors; headroom: capacity over the traffic now, – without a conclusion"
+            "p50, p99 of the response time, as if times lay evenly within buckets (1, 2.5, 5, 10 ms …): up to 2.5 times too long or short; 10 s where it is longer; used: processors; headroom: capacity over the traffic now, – without a conclusion"
         }
     }
 }

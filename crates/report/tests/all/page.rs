@@ -201,6 +201,14 @@ fn a_warning_counts_other_cells_and_not_how_often_it_was_given() {
     assert!(two.contains("The same holds for one other cell."), "{two}");
     let trials = said(vec![unread(), unread()]);
     assert!(trials.contains("The same holds for one other."), "{trials}");
+    // What rose is not said to have fallen.
+    let drifts = |clients, share| Concern {
+        levels: Some(CellLevels { workload: "read-only".into(), clients }),
+        warning: Warning::Drifts { share, p_value: 0.001 },
+    };
+    let both = said(vec![drifts(8, -0.08), drifts(16, 0.17), drifts(32, -0.1)]);
+    assert!(both.contains("fell by 8.00 %") && both.contains("rose by 17.0 %"), "{both}");
+    assert_eq!(both.matches("The same holds for one other cell.").count(), 1, "{both}");
 }
 
 #[test]

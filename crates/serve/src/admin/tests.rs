@@ -35,7 +35,7 @@ const MOMENT: Numbers = Numbers { requests: 6, stopping: false };
 /// A slot before a loop that is woken through a channel.
 fn slot() -> (Arc<SnapshotSlot<Numbers>>, mpsc::Receiver<()>) {
     let (wake, woken) = mpsc::channel();
-    (SnapshotSlot::waking(Duration::from_secs(5), move || _ = wake.send(())), woken)
+    (SnapshotSlot::waking(Duration::from_secs(60), move || _ = wake.send(())), woken)
 }
 
 /// Reads again what is no good.
@@ -82,7 +82,7 @@ fn numbers_are_published_when_asked_for_and_not_before() {
 /// A proxy's snapshot has its hot keys; what counts none has no such page.
 #[test]
 fn hot_keys_are_told_as_json_where_there_are_any() {
-    let slot = SnapshotSlot::waking(Duration::from_secs(5), || {});
+    let slot = SnapshotSlot::waking(Duration::from_secs(60), || {});
     let (proxy, other) = (Arc::new(krarup_proxy::metrics::ProxySnapshot::default()), Arc::new(MOMENT));
     let program = "krarup proxy";
     let ask = Box::new(move || Some(Arc::clone(&proxy)));
@@ -163,7 +163,7 @@ impl Monitored for TubeNumbers {
 #[test]
 fn tubes_are_listed_as_json_where_there_are_tubes() {
     let (wake, woken) = mpsc::channel();
-    let slot = SnapshotSlot::waking(Duration::from_secs(5), move || _ = wake.send(()));
+    let slot = SnapshotSlot::waking(Duration::from_secs(60), move || _ = wake.send(()));
     let slots = SnapshotSlots::of(Arc::clone(&slot));
     let monitoring = Monitoring {
         program: "krarup broker",

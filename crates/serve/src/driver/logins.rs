@@ -13,6 +13,9 @@ const WRONG_PASSWORD: Nanos = Nanos::from_secs(1);
 /// After so many of them the connection ends.
 const TRIES: u32 = 3;
 
+/// So many that are complete, or gone, may stand among those that are not.
+const COMPLETE: usize = 64;
+
 /// What a client hears that takes too long over its login.
 const LATE: &[u8] = b"CLIENT_ERROR the login took too long\r\n";
 
@@ -27,6 +30,12 @@ impl Driver {
             service.disconnected(Disconnect::Unauthenticated);
             self.drop_client(service, oldest);
         }
+        // Where none is ever late, the first may stay for ever, and behind it all that came since.
+        if self.logins.order.len() > COMPLETE + 2 * self.logins.count {
+            let mut order = std::mem::take(&mut self.logins.order);
+            order.retain(|&(id, since)| self.is_incomplete(id, since));
+            self.logins.order = order;
+        }
         self.logins.count += 1;
         self.logins.order.push_back((id, now));
     }
@@ -34,12 +43,17 @@ impl Driver {
     /// The one that has been unknown for longest, and since when.
     fn oldest_incomplete(&mut self) -> Option<(ClientId, Stamp)> {
         while let Some(&(id, since)) = self.logins.order.front() {
-            if self.login_of(id, since).is_some_and(|login| !login.complete) {
+            if self.is_incomplete(id, since) {
                 return Some((id, since));
             }
             self.logins.order.pop_front();
         }
         None
+    }
+
+    /// Whether the client that connected so is there, and is not known yet.
+    fn is_incomplete(&mut self, id: ClientId, since: Stamp) -> bool {
+        self.login_of(id, since).is_some_and(|login| !login.complete)
     }
 
     /// How far the client `id` is, if it is still the one that connected at `since`.
@@ -181,6 +195,23 @@ mod tests {
         assert_eq!(heard, "STORED\r\n");
         let heard = answer(&mut driver, &mut cache, &mut silent, 1, "get x\r\n");
         assert_eq!(heard, "VALUE x 0 11\r\nanna secret\r\nEND\r\n");
+    }
+
+    /// Only the first was ever looked at.
+    #[test]
+    fn logins_that_are_complete_are_forgotten_behind_one_that_never_is() {
+        let users = Some(Arc::new(Users::parse("anna:secret").unwrap()));
+        let settings = DriverSettings { users, login: Nanos::ZERO, ..ClientLimits::default().into() };
+        let (mut driver, mut cache) = (testing::driver(settings), testing::cache());
+        let _silent = testing::connect(&mut driver, &mut cache);
+        for _ in 0..500 {
+            let mut client = testing::connect(&mut driver, &mut cache);
+            let heard = answer(&mut driver, &mut cache, &mut client, 1, "set x 0 0 11\r\nanna secret\r\n");
+            assert_eq!(heard, "STORED\r\n");
+            driver.drop_client(&mut cache, 1);
+        }
+        assert_eq!((driver.logins.count, driver.oldest_incomplete().map(|(id, _)| id)), (1, Some(0)));
+        assert!(driver.logins.order.len() <= COMPLETE + 3, "{}", driver.logins.order.len());
     }
 
     #[test]

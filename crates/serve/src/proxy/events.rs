@@ -511,7 +511,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
                 kept: self.core.live(now),
                 system: live::system(&self.core, &self.config, self.processors),
                 target: self.config.headroom_target,
-                pools: live::replicated_pools(&self.core),
+                pools: live::replicated_pools(&self.core, now),
                 redline_lock: self.config.redline_lock.clone(),
                 config: Some(Box::new(self.config.clone())),
                 keys: vec![KeyState::of(&self.core, now)],

@@ -45,7 +45,7 @@ fn redline(kept: LiveSnapshot) -> Arc<LiveRedline> {
 
 /// The same with a file that proxies before the same servers lock.
 fn redline_with(kept: LiveSnapshot, redline_lock: Option<PathBuf>) -> Arc<LiveRedline> {
-    let pool = ReplicatedPool { name: "main".to_owned(), servers: vec![0, 1] };
+    let pool = ReplicatedPool { name: "main".to_owned(), servers: vec![0, 1], left_out: Vec::new() };
     redline_of(LiveState {
         kept,
         system: LiveSystem::of(["a:1".to_owned(), "b:1".to_owned()]),
@@ -102,6 +102,32 @@ fn none_begins_while_a_server_of_the_pool_is_down() {
         assert!(status == 409 && why.contains("server b:1 is down"), "{text}: {why}");
     }
     let (status, plan) = post(&redline, "target=p99%3C80ms&dry-run=1");
+    assert_eq!(status, 200, "{plan}");
+}
+
+/// What is read of it then says nothing: there are too few reads because the proxy sends none.
+#[test]
+fn a_server_that_is_left_out_is_not_pushed_and_ends_a_push_at_once() {
+    let mut state = LiveState::clone(&redline(minute(350.0)).live.ask().unwrap());
+    let target = "p99 < 80ms".parse().unwrap();
+    let settings = RedlineSettings { target, most_weight: 4.0, most_seconds: 60.0 };
+    let mut pushed = PreparedRedline {
+        proxy: None,
+        pool: "main".to_owned(),
+        server: "a:1".to_owned(),
+        shares: None,
+        redline: Redline::new(settings, 0, vec![0, 1], Stamp::default(), state.kept.at),
+        shared: None,
+    };
+    // Of the other one reads go on.
+    state.pools[0].left_out = vec![1];
+    assert_eq!(pushed.look(&state), RedlineOrder::Hold);
+    state.pools[0].left_out = vec![0];
+    assert_eq!(pushed.look(&state), RedlineOrder::End(RedlineEnd::LeftOut));
+    let redline = redline_of(state);
+    let (status, why) = post(&redline, "target=p99%3C80ms&server=a:1&force=1");
+    assert!(status == 409 && why.contains("server a:1 is left out"), "{why}");
+    let (status, plan) = post(&redline, "target=p99%3C80ms&server=a:1&dry-run=1");
     assert_eq!(status, 200, "{plan}");
 }
 

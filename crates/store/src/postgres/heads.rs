@@ -18,7 +18,7 @@ use super::blocking::BlockingSession;
 use super::place::{Database, LEASE, Reconnecting, StoreError, is_fatal};
 use super::rows::{NameTable, read, wall};
 use krarup_broker::job::Id;
-use krarup_broker::queues::{Fetch, Fetched, OVERHEAD, StoredQueue};
+use krarup_broker::queues::{Fetch, Fetched, OVERHEAD, READ_FOR_AGE, StoredQueue};
 use krarup_broker::shards::Shard;
 use krarup_units::Nanos;
 
@@ -211,10 +211,11 @@ impl Drop for Alive {
 
 /// Reads what the queues want, so many messages of a line at most.
 fn fetch(client: &mut BlockingSession, shard: Shard, fetch: &Fetch, most: usize) -> Result<Fetched, Error> {
-    let (line, from) = match fetch {
+    let (line, from, most) = match fetch {
         Fetch::Begin => return client.batch_execute(INDEXES).map(|()| Fetched::default()),
         Fetch::Named(ids) => return named(client, ids),
-        Fetch::Heads(line, from) => (line, *from),
+        Fetch::Heads(line, from) => (line, *from, most),
+        Fetch::First(line) => (line, (0, 0), READ_FOR_AGE),
     };
     let (id, number, limit) = (from.1 as i64, from.0 as i64, most as i64);
     let due: SystemTime = wall(Nanos(from.0));

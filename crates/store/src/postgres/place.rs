@@ -23,9 +23,11 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// Saying that the owner is there needs no disk: what it writes afterwards is on disk only together
 /// with it.
 pub(super) const LIGHT: &str = "SET synchronous_commit = off";
+/// What makes plans in all sessions that read and write messages.
+pub(super) const SETTINGS: &str = include_str!("session.sql");
 /// How often it is looked whether a pooler stands between.
 const LOOKS_FOR_A_POOLER: usize = 3;
-const MIGRATIONS: [&str; 16] = [
+const MIGRATIONS: [&str; 17] = [
     include_str!("migrations/0001.sql"),
     include_str!("migrations/0002.sql"),
     include_str!("migrations/0003.sql"),
@@ -42,11 +44,12 @@ const MIGRATIONS: [&str; 16] = [
     include_str!("migrations/0014.sql"),
     include_str!("migrations/0015.sql"),
     include_str!("migrations/0016.sql"),
+    include_str!("migrations/0017.sql"),
 ];
 
 /// To rename a schema changes no text of its functions.
 const IS_RENAMED: &str = "SELECT EXISTS (SELECT FROM pg_proc WHERE oid = to_regprocedure('krarup.still_owner(bigint, integer, integer)') \
-                          AND strpos(prosrc, ' krarup.owner ') = 0)";
+                          AND strpos(prosrc, ' krarup.') = 0)";
 
 /// The two numbers of our advisory locks: ours, and what is locked.
 const MIGRATING: &str = "SELECT pg_advisory_xact_lock(1802658162, 1)";

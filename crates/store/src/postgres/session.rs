@@ -54,6 +54,8 @@ const FINISH_ONE: &str = include_str!("shared/finish_one.sql");
 const MOVE: &str = include_str!("shared/move.sql");
 const LOOK: &str = include_str!("shared/look.sql");
 const LIST: &str = include_str!("shared/list.sql");
+const EMPTY: &str = include_str!("shared/empty.sql");
+const EMPTY_REST: &str = include_str!("shared/empty_rest.sql");
 /// What the row of a transaction tells of its answers.
 const KEPT: &str = "SELECT place, 0::smallint, kept.id, 0, NULL::bytea \
                     FROM krarup.outcome, unnest(coalesce(places, ARRAY[1::bigint]), coalesce(ids, ARRAY[outcome.id])) AS kept (place, id) \
@@ -70,6 +72,9 @@ const PRUNE: &str = "SELECT krarup.prune(), EXISTS (SELECT FROM krarup.incoming 
                             OR EXISTS (SELECT FROM krarup.broker WHERE number = $1 AND looked < renewed - interval '2.2 s')";
 /// Rows of one kind that a sweep takes at most.
 const SWEPT_AT_ONCE: i32 = 1_000;
+/// Messages of one state that a kick, or the end of a tube, changes in one statement: it is over
+/// long before any time that a statement may take.
+const PART: u32 = 1_000;
 /// Steps by which the archive is cleared after a sweep, beside the sweep's own.
 const MOST_STEPS: usize = 4;
 /// After this time there is no further step: the answers of the sweep wait for it.
@@ -129,6 +134,9 @@ pub(crate) enum RefusedUntil {
     Repaired,
     /// Perhaps until it is asked again: something stood in the way of this statement.
     TryLater,
+    /// As before, unless it is too long by itself: it was cancelled, as what takes longer than a
+    /// statement may.
+    TooLong,
     /// Until it has room again: its disk is full, its memory or its connections are used up.
     Room,
     /// Until it writes at all.
@@ -419,6 +427,7 @@ impl DatabaseSession {
         // read-only for now; and what no request brings with it.
         let until = match code.get(..2).unwrap_or_default() {
             "53" | "58" => RefusedUntil::Room,
+            "57" if code == "57014" => RefusedUntil::TooLong,
             "40" | "55" | "57" => RefusedUntil::TryLater,
             "0A" | "3F" | "42" | "XX" => RefusedUntil::Repaired,
             _ if only_reads(error) => RefusedUntil::Writes,
@@ -789,11 +798,7 @@ impl DatabaseSession {
         let client = &self.client;
         let yes = |count: u64| DatabaseReply::Yes(count > 0);
         let reply = match once {
-            RareRequest::Kick { tube, bound } => {
-                let statement = "SELECT CASE WHEN set_config('krarup.counts', 'no', true) = 'no' THEN krarup.kick($1, $2) END";
-                let row = client.query_one(statement, &[&&**tube, &i64::from(*bound)]).await?;
-                DatabaseReply::Count(row.get::<_, i64>(0) as u64)
-            }
+            RareRequest::Kick { tube, bound, buried } => self.kick(tube, *bound, *buried).await?,
             RareRequest::StatsJob(id) => {
                 let rows = client.query(include_str!("shared/stats_job.sql"), &[&number(*id)]).await?;
                 DatabaseReply::Job(rows.first().map(|row| Box::new(job(*id, row))))
@@ -837,13 +842,8 @@ impl DatabaseSession {
                      ON CONFLICT (name) DO UPDATE SET created = true WHERE NOT tube.created";
                 yes(client.execute(statement, &[&&**tube]).await?)
             }
-            RareRequest::DeleteTube { tube, known } | RareRequest::EmptyTube { tube, known } => {
-                // Before the tube goes: its messages go as it was told to let them go.
-                let emptied = client.execute(EMPTY, &[&&**tube]).await?;
-                let whole = matches!(once, RareRequest::DeleteTube { .. });
-                let verb = if whole { "DELETE" } else { "SELECT" };
-                let statement = format!("{verb} FROM krarup.tube WHERE name = $1");
-                yes(u64::from(*known) + emptied + client.execute(&statement, &[&&**tube]).await?)
+            RareRequest::DeleteTube { tube, known, whole, last } => {
+                self.delete_tube(tube, *known, *whole, *last).await?
             }
             RareRequest::Keep { tube, expires, keeps } => {
                 let number = |seconds: &Option<u32>| seconds.map(at_most);
@@ -863,6 +863,62 @@ impl DatabaseSession {
         Ok(vec![reply])
     }
 
+    /// Makes a part of those messages of a tube ready that are buried, or else delayed.
+    async fn kick(&self, tube: &Arc<str>, bound: u32, buried: Option<bool>) -> Result<DatabaseReply, Error> {
+        let (most, mut are_buried) = (bound.min(PART), buried.unwrap_or(true));
+        let mut done = self.kick_part(tube, most, are_buried).await?;
+        if done == 0 && buried.is_none() {
+            are_buried = false;
+            done = self.kick_part(tube, most, are_buried).await?;
+        }
+        if done < u64::from(most) || most == bound {
+            return Ok(DatabaseReply::Count(done));
+        }
+        let (tube, buried) = (Arc::clone(tube), Some(are_buried));
+        Ok(DatabaseReply::Part { done, rest: RareRequest::Kick { tube, bound: bound - most, buried } })
+    }
+
+    /// The table's triggers count them.
+    async fn kick_part(&self, tube: &str, most: u32, buried: bool) -> Result<u64, Error> {
+        let first = if buried { "state = 2 ORDER BY buried" } else { "state = 1 ORDER BY due" };
+        let statement = format!(
+            "UPDATE krarup.message SET state = 0, due = NULL, buried = NULL, kicks = LEAST(kicks, 2147483646) + 1 \
+             WHERE (SELECT set_config('krarup.counts', 'no', true)) = 'no' AND id = ANY ( \
+                 ARRAY(SELECT id FROM krarup.message WHERE tube = $1 AND {first} LIMIT $2 FOR UPDATE))"
+        );
+        self.client.execute(&statement, &[&tube, &i64::from(most)]).await
+    }
+
+    /// Deletes a part of a tube's messages, and with the last of them the tube, if it is to go.
+    async fn delete_tube(
+        &self,
+        tube: &Arc<str>,
+        known: bool,
+        whole: bool,
+        last: Option<Id>,
+    ) -> Result<DatabaseReply, Error> {
+        let columns: &Columns<'_> = &[&&**tube, &last.map_or(i64::MAX, number), &i64::from(PART)];
+        let mut gone = self.client.execute(EMPTY, columns).await?;
+        if gone < u64::from(PART) {
+            gone += self.client.execute(EMPTY_REST, columns).await?;
+        }
+        if gone >= u64::from(PART) {
+            // What is put from now on stays: else there might be no end.
+            let last = match last {
+                Some(last) => last,
+                None => self.client.query_one(LAST_ID, &[]).await?.get::<_, i64>(0) as Id,
+            };
+            let (tube, known, last) = (Arc::clone(tube), true, Some(last));
+            let rest = RareRequest::DeleteTube { tube, known, whole, last };
+            return Ok(DatabaseReply::Part { done: gone, rest });
+        }
+        // After its messages: they go as it was told to let them go.
+        let verb = if whole { "DELETE" } else { "SELECT" };
+        let statement = format!("{verb} FROM krarup.tube WHERE name = $1");
+        let rows = self.client.execute(&statement, &[&&**tube]).await?;
+        Ok(DatabaseReply::Yes(known || gone + rows > 0))
+    }
+
     /// Whether the client was not registered before. The first one needs the indexes by which its
     /// messages are found.
     async fn register(&self, name: &str) -> Result<bool, Error> {
@@ -874,9 +930,8 @@ impl DatabaseSession {
     }
 }
 
-/// All messages of a tube are gone; the table's triggers count them.
-const EMPTY: &str =
-    "DELETE FROM krarup.message WHERE tube = $1 AND (SELECT set_config('krarup.counts', 'no', true)) = 'no'";
+/// The last number that was given to a message.
+const LAST_ID: &str = "SELECT last_value FROM krarup.message_id";
 
 const REGISTER: &str = "INSERT INTO krarup.client VALUES ($1) ON CONFLICT DO NOTHING";
 

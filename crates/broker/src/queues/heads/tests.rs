@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::changes::CommitBatch;
 use crate::owner::{self, OwnerOutcome};
-use crate::queues::{QueueSettings, Resident};
+use crate::queues::{QueueSettings, READ_FOR_AGE};
 use crate::shards::{Shard, shard_of};
 use krarup_beanstalk::{Ids, Put, ReplyWord, Request};
 
@@ -50,26 +50,24 @@ impl Table {
     }
 
     fn answer(&self, fetch: &Fetch, most: usize) -> Fetched {
-        match fetch {
-            Fetch::Begin => Fetched::default(),
+        let (line, from, most) = match fetch {
+            Fetch::Begin => return Fetched::default(),
             Fetch::Named(ids) => {
                 let rows = ids.iter().filter_map(|id| self.0.get(id).cloned()).collect();
-                Fetched { rows, ..Fetched::default() }
+                return Fetched { rows, ..Fetched::default() };
             }
-            Fetch::Heads(line, from) => {
-                let lines = self.lines();
-                let of = lines.iter().filter(|(other, place, _)| other == line && place >= from);
-                let (rows, complete): (Vec<MessageRow>, _) =
-                    (of.clone().take(most).map(|(_, _, row)| (*row).clone()).collect(), of.count() < most);
-                match line {
-                    StoredQueue::Sent(_) => Fetched {
-                        ids: rows.iter().map(|row| row.id).collect(),
-                        complete,
-                        ..Fetched::default()
-                    },
-                    _ => Fetched { rows, complete, ..Fetched::default() },
-                }
+            Fetch::Heads(line, from) => (line, *from, most),
+            Fetch::First(line) => (line, (0, 0), READ_FOR_AGE),
+        };
+        let lines = self.lines();
+        let of = lines.iter().filter(|(other, place, _)| other == line && *place >= from);
+        let (rows, complete): (Vec<MessageRow>, _) =
+            (of.clone().take(most).map(|(_, _, row)| (*row).clone()).collect(), of.count() < most);
+        match line {
+            StoredQueue::Sent(_) => {
+                Fetched { ids: rows.iter().map(|row| row.id).collect(), complete, ..Fetched::default() }
             }
+            _ => Fetched { rows, complete, ..Fetched::default() },
         }
     }
 }
@@ -156,6 +154,16 @@ impl Stored {
         let mut out = Vec::new();
         let outcome = owner::carry_out(&mut self.queues, client, request, now, &mut out);
         (out, outcome == OwnerOutcome::Waits)
+    }
+
+    /// A message of so many bytes is put, and written.
+    fn put(&mut self, client: ClientId, tube: &str, priority: u32, length: usize) {
+        let body = vec![b'x'; length];
+        let put = Put { tube: Some(tube), priority, ttr: 60, body: &body, ..Put::default() };
+        let (reply, _) = self.request(client, &Request::Put(put), Stamp(0));
+        assert!(reply.starts_with(b"INSERTED "), "{}", String::from_utf8_lossy(&reply));
+        self.begin_to_write();
+        self.is_written(Stamp(0));
     }
 
     fn answers(&mut self) -> Vec<(ClientId, Vec<u8>)> {
@@ -316,8 +324,14 @@ fn enter(queues: &mut Queues, place: usize) -> ClientId {
     client
 }
 
-fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) -> Result<(), TestCaseError> {
+fn compare(
+    (heads, memory): (usize, u64),
+    waits: bool,
+    limited: bool,
+    steps: Vec<(usize, Step)>,
+) -> Result<(), TestCaseError> {
     let mut both = [None, Some(Resident { bytes: 0, heads })].map(Stored::new);
+    both[1].queues.settings.memory = memory;
     let mut now = Stamp(0);
     let mut clients = [0, 1, 2];
     for stored in &mut both {
@@ -335,9 +349,11 @@ fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) 
         let mut output = Vec::new();
         // Both write at the same time.
         let free = both.iter().all(|stored| stored.writing.is_none());
+        let has_room = both.iter().all(|stored| stored.queues.has_room(1));
         for stored in &mut both {
             match step {
                 Step::Put { .. } | Step::Ask(_) if stored.queues.is_waiting(client) => {}
+                Step::Put { .. } if !has_room => {}
                 Step::Put { tube, priority, delay, ttr, to } => {
                     let put = Put {
                         tube: Some(TUBES[tube]),
@@ -393,7 +409,10 @@ fn compare(heads: usize, waits: bool, limited: bool, steps: Vec<(usize, Step)>) 
     some.read_all(now);
     some.begin_to_write();
     some.is_written(now);
-    compare_after_takeover(heads, &some)
+    for bytes in [0, 1 << 20] {
+        compare_after_takeover(Resident { bytes, heads }, &some)?;
+    }
+    Ok(())
 }
 
 /// Both have answered alike, and hold the same.
@@ -425,9 +444,9 @@ fn compare_after(
 }
 
 /// Another takes over from `some`, and finds what was left, as it was left.
-fn compare_after_takeover(heads: usize, some: &Stored) -> Result<(), TestCaseError> {
+fn compare_after_takeover(resident: Resident, some: &Stored) -> Result<(), TestCaseError> {
     let mut clients = [ClientId::default(); 3];
-    let mut next = [None, Some(Resident { bytes: 0, heads })].map(Stored::new);
+    let mut next = [None, Some(resident)].map(Stored::new);
     for stored in &mut next {
         let mut lines: Vec<(StoredQueue, u64, u64)> = Vec::new();
         for (line, _, row) in some.table.lines() {
@@ -451,6 +470,8 @@ fn compare_after_takeover(heads: usize, some: &Stored) -> Result<(), TestCaseErr
             lines.into_iter().for_each(|(line, count, urgent)| stored.queues.load_line(line, count, urgent));
         }
         clients = [0, 1, 2].map(|place| enter(&mut stored.queues, place));
+        stored.begin_to_write();
+        stored.is_written(Stamp(0));
     }
     compare_to_the_end(next, clients)
 }
@@ -549,11 +570,75 @@ fn the_oldest_message_is_known_of_a_tube_of_which_nothing_is_in_memory() {
         let mut stored = Stored { table: std::mem::take(&mut table), ..Stored::new(resident) };
         stored.queues.ids_from(6);
         stored.queues.load_line(StoredQueue::Ready("one".into(), None), 5, 0);
+        stored.begin_to_write();
+        stored.is_written(Stamp(0));
         stored.pass(later);
         let tubes = stored.queues.tubes_state(later);
         assert_eq!((&*tubes.first[0].name, tubes.first[0].oldest), ("one", age));
         assert_eq!(stored.queues.outside(), outside);
         table = stored.table;
+    }
+}
+
+#[test]
+fn for_the_age_of_the_oldest_little_is_read_and_nothing_while_there_is_to_write() {
+    let mut before = Stored::new(None);
+    let client = enter(&mut before.queues, 0);
+    let lines = [("one", None), ("two", None), ("one", Some("anna"))];
+    for (tube, receiver) in lines {
+        for _ in 0..5 {
+            let put = Put { tube: Some(tube), receiver, ttr: 60, body: b"x", ..Put::default() };
+            before.request(client, &Request::Put(put), Stamp(0));
+        }
+    }
+    before.begin_to_write();
+    before.is_written(Stamp(0));
+    let resident = Resident { bytes: 1 << 20, heads: 2_048 };
+    let mut stored = Stored { table: before.table, ..Stored::new(Some(resident)) };
+    stored.queues.ids_from(16);
+    for (tube, receiver) in lines {
+        stored.queues.load_line(StoredQueue::Ready(tube.into(), receiver.map(Into::into)), 5, 5);
+    }
+    let client = enter(&mut stored.queues, 0);
+    assert!(stored.queues.has_batch() && !stored.queues.has_fetch());
+    stored.begin_to_write();
+    stored.is_written(Stamp(0));
+    // The store cannot be asked at first.
+    stored.begin_to_ask();
+    assert!(matches!(stored.asking.take(), Some(Fetch::First(_))));
+    stored.queues.not_fetched();
+    stored.pass(Stamp(0));
+    assert_eq!(stored.queues.outside(), 3 * (5 - READ_FOR_AGE as u64));
+    let tubes = stored.queues.tubes_state(Stamp(0));
+    let oldest = |name: &str| tubes.first.iter().find(|tube| tube.name == name).unwrap().oldest;
+    assert!(oldest("one").is_some() && oldest("two").is_some());
+    // A line of which a client takes messages is read on.
+    let reserve = Request::ReserveWithTimeout { timeout: Nanos::ZERO };
+    assert!(stored.request(client, &reserve, Stamp(0)).0.starts_with(b"RESERVED 1 "));
+    stored.pass(Stamp(0));
+    assert_eq!(stored.queues.outside(), 2 * (5 - READ_FOR_AGE as u64));
+}
+
+/// Few messages make a line then, and what is behind them may be smaller.
+#[test]
+fn large_messages_that_wait_leave_room_for_those_that_come() {
+    const LARGE: u64 = 200;
+    for small in [0, 400] {
+        let mut stored = Stored::new(Some(Resident { bytes: 256 << 10, heads: 2_048 }));
+        let client = enter(&mut stored.queues, 0);
+        (0..small).for_each(|_| stored.put(client, "one", 2, 10));
+        (0..LARGE).for_each(|_| stored.put(client, "one", 1, 10_000));
+        assert!(stored.queues.memory_used() <= 640 << 10, "{} bytes", stored.queues.memory_used());
+        assert!(stored.queues.outside() > 0);
+        stored.put(client, "two", 3, 10_000);
+        let order = (small + 1..=small + LARGE).chain(1..=small).chain([small + LARGE + 1]);
+        for id in order {
+            let reserve = Request::ReserveWithTimeout { timeout: Nanos::ZERO };
+            let (reply, _) = stored.request(client, &reserve, Stamp(0));
+            assert!(reply.starts_with(format!("RESERVED {id} ").as_bytes()), "{id}");
+            assert_eq!(stored.request(client, &Request::Delete(id), Stamp(0)).0, b"DELETED\r\n");
+        }
+        assert_eq!(stored.queues.outside(), 0);
     }
 }
 
@@ -610,10 +695,11 @@ proptest! {
     #[test]
     fn a_queue_whose_heads_alone_are_here_answers_as_a_whole_one(
         heads in 1..4_usize,
+        memory in prop_oneof![Just(1_u64 << 20), 1_000..10_000_u64],
         waits in any::<bool>(),
         limited in any::<bool>(),
         steps in proptest::collection::vec((0..3_usize, step()), 1..120),
     ) {
-        compare(heads, waits, limited, steps)?;
+        compare((heads, memory), waits, limited, steps)?;
     }
 }

@@ -31,6 +31,8 @@ pub(crate) fn psql_of(programs: &Path, database: &str, statements: &str) -> Comm
     let mut command = Command::new(if beside.exists() { beside } else { "psql".into() });
     command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-U", "krarup"]);
     command.args(["-d", database, "-c", statements]);
+    // What tests ask may take its time, also where a broker's statements may not.
+    command.env("PGOPTIONS", "-c statement_timeout=0");
     command
 }
 

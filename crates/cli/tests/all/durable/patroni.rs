@@ -201,7 +201,7 @@ impl Member {
 fn told(address: SocketAddr, statement: &str) -> Option<String> {
     let mut command = psql_of(&programs()?, "postgres", statement);
     command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
-    let output = command.env("PGCONNECT_TIMEOUT", "2").output().unwrap();
+    let output = command.env("PGCONNECT_TIMEOUT", "30").output().unwrap();
     output.status.success().then(|| said(&output))
 }
 

@@ -532,7 +532,10 @@ pub(crate) fn clients_come_by_every_door(cluster: &Cluster) {
     local.says_text("listening on unix:");
     are_shared(cluster, name, "1,2");
     // The proxy is the client of a server that speaks TLS.
-    let config = format!("[edge]\nserver_tls = {{ authorities = {:?} }}\n", certificate("authority.pem"));
+    let config = format!(
+        "connect_timeout = \"60s\"\n[edge]\nserver_tls = {{ authorities = {:?} }}\n",
+        certificate("authority.pem")
+    );
     let config = file("shards-tls", &config);
     let door = door.to_string();
     let proxy =

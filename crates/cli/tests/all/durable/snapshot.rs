@@ -157,6 +157,19 @@ pub(crate) fn an_owner_begins_all_the_same(cluster: &Cluster) {
     assert_eq!(has_indexes(), "f");
 }
 
+/// What says three times a second that the owner is there leaves a row each time.
+pub(crate) fn no_batch_reads_what_its_owner_renews(cluster: &Cluster) {
+    let name = "renewed_rows";
+    let broker = broker(&cluster.database(name), "owned");
+    let epoch = cluster.sql(name, "SELECT epoch FROM krarup.owner");
+    let asked = format!(
+        "WITH asked AS MATERIALIZED (SELECT krarup.still_owner({epoch}, 0, 3) AS holds) \
+         SELECT pg_stat_get_xact_blocks_fetched('krarup.owner'::regclass) FROM asked WHERE holds"
+    );
+    assert_eq!(cluster.sql(name, &asked), "0");
+    assert!(broker.stop().success);
+}
+
 /// A lease reads the entries of messages that are there, and few of those that are gone.
 pub(crate) fn no_lease_reads_over_all_that_is_gone(cluster: &Cluster, mode: &str) {
     let name = format!("unread_{mode}");

@@ -118,7 +118,7 @@ pub(crate) fn a_certificate_that_is_renewed_while_it_waits_is_shown(cluster: &Cl
         second.says(|line| Some(line.strip_prefix("memcached's protocol on ")?.trim().to_owned()));
     // The proxy is a client that looks at the certificate.
     let config = format!(
-        "connect_timeout = \"10s\"\n[edge]\nserver_tls = {{ authorities = {:?} }}\n",
+        "connect_timeout = \"60s\"\n[edge]\nserver_tls = {{ authorities = {:?} }}\n",
         certificate("authority.pem")
     );
     let config = file("standby-tls", &config);
@@ -198,6 +198,40 @@ pub(crate) fn a_step_of_the_databases_clock_ends_no_owner(cluster: &Cluster) {
     assert_eq!(who(), before);
     assert!(first.stop().success);
     assert!(second.listening().stop().success);
+}
+
+/// However long that takes, it says meanwhile that it is there.
+pub(crate) fn an_owner_that_clears_away_for_long_goes_on(cluster: &Cluster) {
+    for (kind, flags) in [("shards", ["--shards", "2"]), ("owned", ["--mode", "owned"])] {
+        let name = format!("clears_away_{kind}");
+        let store = cluster.database(&name);
+        let begin = ["broker", "--listen", "127.0.0.1:0", "--store", &store];
+        let begin = [&begin[..], &flags].concat();
+        let first = Program::krarup(&begin);
+        let second = if kind == "shards" { Program::krarup(&begin) } else { waiting(&store, &flags) };
+        if kind == "shards" {
+            are_shared(cluster, &name, "1,1");
+        }
+        cluster.sql(
+            &name,
+            "CREATE OR REPLACE FUNCTION krarup.prune() RETURNS integer LANGUAGE plpgsql AS \
+                 $$ BEGIN PERFORM pg_sleep(3600); RETURN 0; END $$",
+        );
+        let owners =
+            "SELECT string_agg(format('%s by %s', epoch, process), ', ' ORDER BY shard) FROM krarup.owner";
+        let before = cluster.sql(&name, owners);
+        until("it clears away", || cluster.has_session(&name, "wait_event = 'PgSleep'"));
+        let then = cluster.sql(&name, "SELECT clock_timestamp()");
+        // That is longer than an owner may be silent.
+        let renewed =
+            format!("SELECT bool_and(renewed > '{then}'::timestamptz + interval '2 s') FROM krarup.owner");
+        until("it is renewed all the same", || cluster.sql(&name, &renewed) == "t");
+        assert_eq!(cluster.sql(&name, owners), before, "{kind}");
+        serves(&first);
+        assert!(first.stop().success);
+        let second = if kind == "shards" { second } else { second.listening() };
+        assert!(second.stop().success);
+    }
 }
 
 /// As where a backup is looked at beside the database that it is one of: its rows name sessions

@@ -12,8 +12,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use socket2::{Domain, Socket, Type};
 
-use super::TOO_LONG;
 use super::peer::{Peer, greet};
+use super::{TOO_LONG, file};
 
 /// A port of 127.0.0.1 that no other program is given, also while none listens there: for servers
 /// that are told their port, and for those that go and come back.
@@ -157,6 +157,11 @@ impl Program {
         let mut arguments = vec!["proxy", "--servers", &servers, "--allow", "flush_all,verbosity"];
         if !flags.contains(&"--listen") {
             arguments.extend(["--listen", "127.0.0.1:0"]);
+        }
+        // A server on a busy machine may take seconds to greet.
+        let patient = file("patient", "connect_timeout = \"30s\"");
+        if !flags.contains(&"--config") {
+            arguments.extend(["--config", &patient]);
         }
         arguments.extend(flags);
         Self::krarup(&arguments)

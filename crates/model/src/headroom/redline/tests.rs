@@ -248,6 +248,7 @@ fn what_was_proven_is_told_where_traffic_is_too_low_to_tell() {
         assert_eq!(silent.verdict, HeadroomVerdict::Silent);
         let answer = asked(Some(proven), 10.0);
         assert_eq!((answer.verdict, answer.silent.len()), (HeadroomVerdict::Proven, 0), "{answer:?}");
+        assert_eq!(answer.bottleneck.as_ref().map(|one| one.name.as_str()), Some("a"));
         let rate = proven.traffic_per_s;
         assert_eq!(answer.capacity_per_s, Some(CapacityEstimate { low: rate, mean: rate, high: rate }));
         assert!(answer.headroom_ratio.is_some_and(|ratio| ratio.mean > 4.0), "{answer:?}");
@@ -448,6 +449,14 @@ fn a_server_of_the_pool_that_is_down_ends_it() {
     system.system.servers[2].away = true;
     let (redline, end) = system.push(settings(10.0));
     assert_eq!((end, redline.steps().len()), (RedlineEnd::Errors, 0));
+}
+
+#[test]
+fn without_a_request_there_is_nothing_to_do_yet() {
+    let mut redline = Redline::new(settings(10.0), 0, vec![0, 1, 2], Stamp::default(), stamp(1.0));
+    let nothing = LiveSnapshot { at: stamp(2.0), ..LiveSnapshot::default() };
+    let system = LiveSystem::of(["a", "b", "c"].map(str::to_owned));
+    assert_eq!(redline.look(&nothing, &system), RedlineOrder::Hold);
 }
 
 #[test]

@@ -1074,6 +1074,46 @@ fn a_pool_refuses_what_is_beyond_its_bounds_and_cuts_lifetimes() {
     assert_eq!(world.asked(0), "set b 0 60 1\r\nx\r\n");
 }
 
+/// Only the pool of the first key was asked: the order of keys decided whose bounds hold.
+#[test]
+fn the_bounds_of_every_pool_hold_whichever_key_comes_first() {
+    let a = PoolSpec { rate: Some(10.0), ..PoolSpec::of("a", vec![0]) };
+    let b = PoolSpec { concurrency: Some(1), ..PoolSpec::of("b", vec![1]) };
+    let topology = Topology {
+        servers: names(2),
+        pools: vec![a, b],
+        routes: vec![Route { prefix: b"b:".to_vec(), pool: 1, strip: false, add: Vec::new() }],
+    };
+    let mut world = World::before(topology, settings());
+    let busy = |world: &World| [0, 1].map(|pool| world.core.pools()[pool].busy());
+    let (first, second) = (world.client(), world.client());
+    world.send(first, "get b:1\r\n");
+    assert_eq!(world.asked(1), "get b:1\r\n");
+    let why = "SERVER_ERROR pool b is limited to 1 requests under way\r\n";
+    world.send(second, "get a b:2 b:3\r\n");
+    assert_eq!(world.replied(second), why);
+    assert_eq!((world.asked(0), world.asked(1)), (String::new(), String::new()));
+    assert_eq!(busy(&world), [0, 1]);
+    world.answer(1, "END\r\n");
+    assert_eq!(world.replied(first), "END\r\n");
+    // The one that `a` has for now was not taken by what `b` refused.
+    world.send(second, "get a b:2 b:3\r\n");
+    assert_eq!((world.asked(0), world.asked(1)), ("get a\r\n".into(), "get b:2 b:3\r\n".into()));
+    assert_eq!(busy(&world), [1, 1]);
+    assert!(!world.core.expects_more(second), "others may wait for its place in `b`");
+    world.send(first, "get b:1\r\n");
+    assert_eq!(world.replied(first), why);
+    world.core.gone(second, world.now);
+    world.replies.remove(&second);
+    world.answer(1, "END\r\n").answer(0, "END\r\n");
+    assert_eq!(busy(&world), [0, 0]);
+    world.send(first, "get b:1 a\r\n");
+    assert_eq!(world.replied(first), "SERVER_ERROR pool a is limited to 10 requests a second\r\n");
+    assert_eq!(busy(&world), [0, 0]);
+    let counts = [0, 1].map(|pool| *world.core.pools()[pool].counts());
+    assert_eq!(counts.map(|counts| (counts.requests, counts.limited)), [(1, 1), (1, 2)]);
+}
+
 #[test]
 fn expiry_times_are_judged_by_what_the_wall_shows_now() {
     let mut world = one_pool(PoolSpec { ttl_cap: Some(3_600), ..PoolSpec::of("main", vec![0]) });

@@ -405,7 +405,7 @@ impl Stage {
         let (text, awaited) = match draw(numbers, 10) {
             0..=2 => (format!("get {key}\r\n"), Awaited::Values(vec![key.clone()])),
             3 => {
-                let keys: Vec<_> = (0..3).map(|key| format!("{who}:{key}")).collect();
+                let keys: Vec<_> = (0..3).map(|key| format!("{}:{key}", (who + key) % 3)).collect();
                 (format!("get {}\r\n", keys.join(" ")), Awaited::Values(keys))
             }
             4 => (format!("mg {key} v\r\n"), Awaited::Meta(key.clone())),
@@ -475,6 +475,7 @@ impl Stage {
         let waiting = self.speakers.iter().find(|speaker| !speaker.awaits.is_empty());
         prop_assert!(waiting.is_none(), "not answered: {waiting:?}");
         prop_assert_eq!((self.world.core.unfinished(), self.world.core.in_flight()), (0, 0));
+        prop_assert!(self.world.core.pools().iter().all(|pool| pool.busy() == 0));
         prop_assert_eq!(self.world.core.books.sampling().under_way(), 0);
         Ok(())
     }

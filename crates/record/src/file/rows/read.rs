@@ -13,7 +13,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::file::statistics::{Statistics, ValueStatistics};
 
-use super::{CLIENTS, INSTANCE, RowBatch, SAMPLE, columns};
+use super::{APART, CLIENTS, INSTANCE, RowBatch, SAMPLE, columns};
 use crate::file::{FileError, FileProblem, RunMetadata};
 use crate::schema::{ColumnKind, OLDEST_VERSION, ROWS, SchemaColumn, VERSION};
 use crate::{KeyDigest, Operation, Outcome, ServerVisit, Visit};
@@ -34,6 +34,7 @@ pub struct RowFile {
     batch: RowBatch,
     run: RunMetadata,
     lost: u64,
+    apart: u64,
     of_clients: bool,
     instance: String,
     sample: Option<String>,
@@ -85,6 +86,8 @@ impl RowFile {
         }
         let run = RunMetadata { epoch_unix: Nanos(number("krarup.epoch_unix_ns", "krarup.epoch_unix_ns")?) };
         let lost = number("krarup.rows_lost", "krarup.rows_lost")?;
+        // Files of earlier builds do not say.
+        let apart = if value(APART).is_some() { number(APART, APART)? } else { 0 };
         let (of_clients, sample) = (value(CLIENTS).is_some(), value(SAMPLE));
         let instance = value(INSTANCE).unwrap_or_default();
         let last_group = reader.num_row_groups();
@@ -97,6 +100,7 @@ impl RowFile {
             batch: RowBatch::new(READ_ROWS),
             run,
             lost,
+            apart,
             of_clients,
             instance,
             sample,
@@ -145,6 +149,12 @@ impl RowFile {
     /// How many rows the writer had to drop.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// How many visits of servers belong to no row, as copies that no client waited for: zero where
+    /// the file does not say.
+    pub fn apart(&self) -> u64 {
+        self.apart
     }
 
     /// When the first request was received and the last reply left, by what the file says of its

@@ -36,6 +36,10 @@ pub(super) struct RotatingRows {
     rows: u64,
     /// Lost rows that a file says already.
     recorded: u64,
+    /// Visits of servers since the beginning that belong to no row.
+    apart: u64,
+    /// Those that a file says already.
+    recorded_apart: u64,
     /// Rows of files that were given up.
     given_up: u64,
     /// Why the first of them was.
@@ -77,6 +81,8 @@ impl RotatingRows {
             open: Vec::new(),
             rows: 0,
             recorded: 0,
+            apart: 0,
+            recorded_apart: 0,
             given_up: 0,
             problem: None,
             on_trouble,
@@ -161,6 +167,12 @@ impl RotatingRows {
         Some(Nanos(ends.0.saturating_sub(now.0)))
     }
 
+    /// So many visits of servers since the beginning belong to no row: files that are completed
+    /// from now on say it.
+    pub(super) fn set_apart(&mut self, visits: u64) {
+        self.apart = visits;
+    }
+
     /// Completes the files whose time is over; `lost` rows were dropped since the beginning.
     pub(super) fn complete_before(&mut self, now: Stamp, lost: u64) {
         while let Some(place) = self.open.iter().position(|open| open.ends() <= now) {
@@ -180,12 +192,14 @@ impl RotatingRows {
         }
     }
 
-    /// A file says how many rows were lost since the one that was completed before it.
+    /// A file says how many rows were lost, and how many visits belong to none, since the one that
+    /// was completed before it.
     fn complete(&mut self, open: OpenRows, lost: u64) {
         let OpenRows { path, mut writer, .. } = open;
         let rows = writer.rows();
         let all = lost + self.given_up;
         writer.lost(all.saturating_sub(self.recorded));
+        writer.apart(self.apart.saturating_sub(self.recorded_apart));
         let completed = || {
             let (file, rows) = writer.finish()?;
             file.complete()?;
@@ -196,6 +210,7 @@ impl RotatingRows {
         match completed() {
             Ok(rows) => {
                 (self.rows, self.recorded) = (self.rows + rows, all);
+                self.recorded_apart = self.apart;
                 self.in_trouble = false;
             }
             Err(problem) => self.give_up(FileError { path, problem }, rows),
@@ -305,6 +320,21 @@ mod tests {
                 ("rows-20261125T050000Z-one.parquet", &[11], 2),
             ]
         );
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn each_visit_that_belongs_to_no_row_is_said_by_one_file() {
+        let (folder, mut rows) = begin("apart");
+        rows.write(&batch(&[1]));
+        rows.set_apart(4);
+        rows.complete_before(Stamp(12_000_000_000), 0);
+        rows.write(&batch(&[13]));
+        rows.set_apart(9);
+        assert_eq!(rows.finish(0).unwrap(), (2, 0));
+        let files = RowRun::files(&folder).unwrap();
+        let said: Vec<_> = files.iter().map(|path| RowFile::open(path).unwrap().apart()).collect();
+        assert_eq!((said, RowRun::open(&files).unwrap().apart()), (vec![4, 5], 9));
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -34,6 +34,7 @@ struct RowsOfFile {
     earliest: Vec<Stamp>,
     rows: u64,
     lost: u64,
+    apart: u64,
     instance: String,
     of_clients: bool,
     sample: Option<String>,
@@ -92,6 +93,7 @@ impl RowRun {
                 earliest: file.earliest_replies(),
                 rows: file.rows(),
                 lost: file.lost(),
+                apart: file.apart(),
                 instance: file.instance().to_owned(),
                 of_clients: file.of_clients(),
                 sample: file.sample().map(str::to_owned),
@@ -140,6 +142,11 @@ impl RowRun {
     /// How many rows the writer had to drop.
     pub fn lost(&self) -> u64 {
         self.files.iter().map(|file| file.lost).sum()
+    }
+
+    /// How many visits of servers belong to no row: no client waited for them.
+    pub fn apart(&self) -> u64 {
+        self.files.iter().map(|file| file.apart).sum()
     }
 
     /// How many rows each file has.

@@ -36,11 +36,20 @@ const LOOK: Nanos = Nanos::from_secs(1);
 /// A full batch, and where it goes back to.
 type Full = (RowBatch, SyncSender<RowBatch>);
 
+/// What is in no row, of all lanes.
+#[derive(Debug, Default)]
+struct Rowless {
+    /// Rows that had no room.
+    lost: AtomicU64,
+    /// Visits of servers that no client waited for.
+    apart: AtomicU64,
+}
+
 /// Rows that a thread of its own writes into a file, or into one after the other.
 #[derive(Debug)]
 pub struct RowWriter {
     full: Sender<Full>,
-    lost: Arc<AtomicU64>,
+    rowless: Arc<Rowless>,
     sample: KeySample,
     keys: bool,
     intervals: Option<RowIntervals>,
@@ -74,8 +83,8 @@ impl RowWriter {
         let problem = |problem| FileError { path: path.to_owned(), problem };
         let sink = begin().map_err(problem)?;
         let whose = path.to_owned();
-        Self::spawn(path, whose_keys, None, move |batches, lost| {
-            write_one(sink, batches, lost, &whose, &mut *on_trouble)
+        Self::spawn(path, whose_keys, None, move |batches, rowless| {
+            write_one(sink, batches, rowless, &whose, &mut *on_trouble)
         })
     }
 
@@ -93,8 +102,9 @@ impl RowWriter {
         let whose_keys = (settings.sample, settings.keys);
         let rows = RotatingRows::begin(folder, settings, rotation.every, on_trouble)?;
         let intervals = rows.intervals();
-        let write =
-            move |batches: &Receiver<Full>, lost: &AtomicU64| write_rotating(rows, batches, lost, &rotation);
+        let write = move |batches: &Receiver<Full>, rowless: &Rowless| {
+            write_rotating(rows, batches, rowless, &rotation)
+        };
         Self::spawn(folder, whose_keys, Some(intervals), write)
     }
 
@@ -124,14 +134,14 @@ impl RowWriter {
         path: &Path,
         (sample, keys): (KeySample, bool),
         intervals: Option<RowIntervals>,
-        write: impl FnOnce(&Receiver<Full>, &AtomicU64) -> Result<RowsWritten, FileError> + Send + 'static,
+        write: impl FnOnce(&Receiver<Full>, &Rowless) -> Result<RowsWritten, FileError> + Send + 'static,
     ) -> Result<Self, FileError> {
         let (full, batches) = channel::<Full>();
-        let lost = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&lost);
+        let rowless = Arc::new(Rowless::default());
+        let counted = Arc::clone(&rowless);
         let thread = Builder::new().name("rows".to_owned()).spawn(move || write(&batches, &counted));
         let thread = thread.map_err(|error| FileError { path: path.to_owned(), problem: error.into() })?;
-        Ok(Self { full, lost, sample, keys, intervals, thread, path: path.to_owned() })
+        Ok(Self { full, rowless, sample, keys, intervals, thread, path: path.to_owned() })
     }
 
     /// A way into the file for one more event loop.
@@ -146,7 +156,8 @@ impl RowWriter {
             full: self.full.clone(),
             back,
             empty,
-            lost: Arc::clone(&self.lost),
+            rowless: Arc::clone(&self.rowless),
+            apart: 0,
             sample: self.sample,
             needs_keys: self.keys || self.sample != KeySample::ALL,
             intervals: self.intervals.clone(),
@@ -170,7 +181,7 @@ impl RowWriter {
 fn write_one(
     mut sink: RowFileWriter<Partial>,
     batches: &Receiver<Full>,
-    lost: &AtomicU64,
+    rowless: &Rowless,
     path: &Path,
     on_trouble: &mut dyn FnMut(&FileError),
 ) -> Result<RowsWritten, FileError> {
@@ -185,8 +196,9 @@ fn write_one(
         // A lane that has ended takes no batch back.
         let _ = back.try_send(batch);
     }
-    let lost = lost.load(Ordering::Relaxed);
+    let lost = rowless.lost.load(Ordering::Relaxed);
     sink.lost(lost);
+    sink.apart(rowless.apart.load(Ordering::Relaxed));
     let (file, rows) = sink.finish().map_err(wrong)?;
     file.complete().map_err(|error| wrong(error.into()))?;
     Ok(RowsWritten { rows, lost })
@@ -197,7 +209,7 @@ fn write_one(
 fn write_rotating(
     mut rows: RotatingRows,
     batches: &Receiver<Full>,
-    lost: &AtomicU64,
+    rowless: &Rowless,
     rotation: &RowRotation,
 ) -> Result<RowsWritten, FileError> {
     let now = &rotation.clock;
@@ -214,9 +226,11 @@ fn write_rotating(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        rows.complete_before(now(), lost.load(Ordering::Relaxed));
+        rows.set_apart(rowless.apart.load(Ordering::Relaxed));
+        rows.complete_before(now(), rowless.lost.load(Ordering::Relaxed));
     }
-    let lost = lost.load(Ordering::Relaxed);
+    rows.set_apart(rowless.apart.load(Ordering::Relaxed));
+    let lost = rowless.lost.load(Ordering::Relaxed);
     let (rows, given_up) = rows.finish(lost)?;
     Ok(RowsWritten { rows, lost: lost + given_up })
 }
@@ -228,7 +242,9 @@ pub struct Lane {
     full: Sender<Full>,
     back: SyncSender<RowBatch>,
     empty: Receiver<RowBatch>,
-    lost: Arc<AtomicU64>,
+    rowless: Arc<Rowless>,
+    /// Visits apart that `rowless` has not yet: they are added with the next batch.
+    apart: u64,
     sample: KeySample,
     needs_keys: bool,
     intervals: Option<RowIntervals>,
@@ -256,9 +272,15 @@ impl Lane {
         if !self.batch.push(visit, servers) {
             self.turn();
             if !self.batch.push(visit, servers) {
-                self.lost.fetch_add(1, Ordering::Relaxed);
+                self.rowless.lost.fetch_add(1, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Counts a visit of a server that belongs to no row: no client waited for it.
+    #[inline]
+    pub fn apart(&mut self) {
+        self.apart += 1;
     }
 
     /// Hands over the full batch for an empty one, if there is one.
@@ -281,15 +303,21 @@ impl Lane {
         self.until = intervals.at(replied).stamps().end.max(replied + Nanos(1));
     }
 
-    fn hand_over(&self, batch: RowBatch) {
+    fn hand_over(&mut self, batch: RowBatch) {
+        self.add_apart();
         if let Err(refused) = self.full.send((batch, self.back.clone())) {
-            self.lost.fetch_add(refused.0.0.len() as u64, Ordering::Relaxed);
+            self.rowless.lost.fetch_add(refused.0.0.len() as u64, Ordering::Relaxed);
         }
+    }
+
+    fn add_apart(&mut self) {
+        self.rowless.apart.fetch_add(std::mem::take(&mut self.apart), Ordering::Relaxed);
     }
 }
 
 impl Drop for Lane {
     fn drop(&mut self) {
+        self.add_apart();
         let last = std::mem::replace(&mut self.batch, RowBatch::new(1));
         if !last.is_empty() {
             self.hand_over(last);
@@ -363,13 +391,14 @@ mod tests {
     fn a_writer_that_has_gone_costs_rows_and_not_the_loop() {
         let (full, batches) = channel();
         let (back, empty) = sync_channel(1);
-        let lost = Arc::new(AtomicU64::new(0));
+        let rowless = Arc::new(Rowless::default());
         let mut lane = Lane {
             batch: RowBatch::new(2),
             full,
             back,
             empty,
-            lost: Arc::clone(&lost),
+            rowless: Arc::clone(&rowless),
+            apart: 0,
             sample: KeySample::ALL,
             needs_keys: false,
             intervals: None,
@@ -377,10 +406,26 @@ mod tests {
         };
         let visit = Visit::at(Stamp(0), Operation::Get);
         (0..3).for_each(|_| lane.push(&visit, &[]));
-        assert_eq!(lost.load(Ordering::Relaxed), 1, "the third has no room");
+        assert_eq!(rowless.lost.load(Ordering::Relaxed), 1, "the third has no room");
         drop(batches);
         drop(lane);
-        assert_eq!(lost.load(Ordering::Relaxed), 3, "the first two were not taken");
+        assert_eq!(rowless.lost.load(Ordering::Relaxed), 3, "the first two were not taken");
+    }
+
+    /// Copies that no client waited for, also after the last row.
+    #[test]
+    fn visits_that_belong_to_no_row_are_counted_in_the_file() {
+        let folder = Folder::new("apart");
+        let path = folder.0.join("rows.parquet");
+        let writer = RowWriter::create(&path, RUN, Box::new(|_: &FileError| {})).unwrap();
+        let (mut first, mut second) = (writer.lane(), writer.lane());
+        first.push(&Visit::at(Stamp(0), Operation::Set), &[]);
+        first.apart();
+        second.apart();
+        second.apart();
+        drop((first, second));
+        assert_eq!(writer.finish().unwrap(), RowsWritten { rows: 1, lost: 0 });
+        assert_eq!(RowFile::open(&path).unwrap().apart(), 3);
     }
 
     /// A lane hands its rows over at the end of an interval, so that each file has those of its
