@@ -16,7 +16,7 @@ use krarup_load::memtier::{output, parse};
 use krarup_report::{csv, sweep};
 
 use crate::failure::Failure;
-use crate::{input, trials};
+use crate::{input, trials, written};
 
 /// Writes every complete trial and the table of all cells into `folder`.
 ///
@@ -54,7 +54,7 @@ pub(crate) fn write(
                     continue;
                 }
                 let load: LoadResult = input::json(&file)?;
-                fs::write(log, output::table(&memtier, &[load])).map_err(unwritable)?;
+                written::save(&log, &output::table(&memtier, &[load])).map_err(unwritable)?;
             }
             for number in 1.. {
                 let windows = trial.join("middleware").join(number.to_string()).join("windows.csv");
@@ -78,6 +78,7 @@ pub(crate) fn write(
         }
     }
     fs::create_dir_all(folder).map_err(unwritable)?;
-    fs::write(folder.join("processed.log"), csv::table(&sweep::table(results))).map_err(unwritable)?;
-    fs::write(folder.join("README"), readme).map_err(unwritable)
+    let table = csv::table(&sweep::table(results));
+    written::save(&folder.join("processed.log"), &table).map_err(unwritable)?;
+    written::save(&folder.join("README"), &readme).map_err(unwritable)
 }

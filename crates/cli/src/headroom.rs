@@ -115,7 +115,7 @@ pub(crate) fn run(args: &HeadroomArgs) -> Result<ExitCode, Failure> {
         HeadroomOf::Series => args.tell_series(),
         HeadroomOf::Rows(path) => args.tell(&records::judge_rows(&args.of_rows()?, &path)?),
         HeadroomOf::Results(path) => args.tell_trials(&path),
-        HeadroomOf::Proxy(address) => args.tell(&args.ask(&address)?),
+        HeadroomOf::Proxy(address) => args.tell(&args.ask(&address, AGAIN)?),
     }
 }
 
@@ -166,8 +166,8 @@ impl HeadroomArgs {
         Err(Failure::usage(wrong).hint("krarup headroom --help shows every flag"))
     }
 
-    /// Asks a running proxy, once or until a capacity is stated.
-    fn ask(&self, address: &Address) -> Result<Headroom, Failure> {
+    /// Asks a running proxy, once or, so far apart, until a capacity is stated.
+    fn ask(&self, address: &Address, apart: Duration) -> Result<Headroom, Failure> {
         let mut query = format!("/headroom?seed={}", self.seed);
         let target = self.percentile()?.map(|target| ("target", target.to_string()));
         let changes = self.what_if.iter().map(|change| ("what-if", change.to_string()));
@@ -176,21 +176,37 @@ impl HeadroomArgs {
         }
         let limit = Duration::from_secs_f64(self.until_stated.unwrap_or(0.0).min(86_400.0 * 365.0));
         let begun = Instant::now();
+        // Whether the question before was answered; none: this is the first.
+        let mut answered = None;
         loop {
-            let answer = answer(address, &query)?;
+            let answer = answer(address, &query);
             let left = limit.saturating_sub(begun.elapsed());
-            let is_sure = matches!(answer.verdict, HeadroomVerdict::Proven | HeadroomVerdict::Stated);
-            if is_sure || left.is_zero() {
-                return Ok(answer);
+            match answer {
+                Ok(answer) => {
+                    let is_sure = matches!(answer.verdict, HeadroomVerdict::Proven | HeadroomVerdict::Stated);
+                    if is_sure || left.is_zero() {
+                        return Ok(answer);
+                    }
+                    let reason = answer.silent.first().map_or("the rate seen is low", |reason| reason.text());
+                    eprintln!(
+                        "{}: {}; for {} more",
+                        shown::word(answer.verdict),
+                        reason,
+                        duration(left.as_secs_f64().round())
+                    );
+                    answered = Some(true);
+                }
+                Err(why) if answered.is_none() || left.is_zero() => return Err(why),
+                // A restart, a fail-over and a full machine pass.
+                Err(why) => {
+                    if answered == Some(true) {
+                        // The address is the right one: it has answered.
+                        Failure::run(why.message()).warn("it is asked again");
+                    }
+                    answered = Some(false);
+                }
             }
-            let reason = answer.silent.first().map_or("the rate seen is low", |reason| reason.text());
-            eprintln!(
-                "{}: {}; for {} more",
-                shown::word(answer.verdict),
-                reason,
-                duration(left.as_secs_f64().round())
-            );
-            thread::sleep(AGAIN.min(left));
+            thread::sleep(apart.min(left));
         }
     }
 
@@ -282,8 +298,8 @@ fn code(broken_now: Option<bool>, verdict: HeadroomVerdict) -> ExitCode {
 
 /// What a running proxy answers.
 pub(crate) fn answer(address: &Address, query: &str) -> Result<Headroom, Failure> {
-    let text = http::get_within(address, query, LIMIT).map_err(|why| {
-        Failure::usage(why).or_hint("give the proxy an address with --admin, and that one here")
+    let text = http::ask("GET", address, query, LIMIT).map_err(|why| {
+        Failure::usage(why.or_hint("give the proxy an address with --admin, and that one here"))
     })?;
     serde_json::from_str(&text).map_err(|error| {
         Failure::usage(format!("what {address} answers is no headroom: {error}"))
@@ -294,4 +310,48 @@ pub(crate) fn answer(address: &Address, query: &str) -> Result<Headroom, Failure
 #[expect(clippy::disallowed_methods, reason = "whether it is a terminal; nothing is written")]
 fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    const HEADROOM: &str = r#"{"schema": 1, "at_ns": 1, "verdict": "VERDICT", "silent": [], "resources": [],
+        "traffic": {"now_per_s": 0, "highest_per_s": 0, "over_s": 0, "c1": 0, "c2": 0}, "what_if": [],
+        "proven_per_s": {"1s": 0, "100ms": 0}, "assumes": []}"#;
+
+    /// What comes of waiting for a proxy that gives these verdicts, and no answer where one is
+    /// empty.
+    fn waited(verdicts: &'static [&'static str]) -> Result<Headroom, Failure> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::from(listener.local_addr().unwrap());
+        let name = address.to_string();
+        let words = ["headroom", &name, "--until-stated", "1h"];
+        let matches = HeadroomArgs::augment_args(clap::Command::new("headroom")).get_matches_from(words);
+        let args = HeadroomArgs::from_arg_matches(&matches).unwrap();
+        thread::spawn(move || {
+            for verdict in verdicts {
+                let (mut stream, _) = listener.accept().unwrap();
+                assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+                if !verdict.is_empty() {
+                    let body = HEADROOM.replace("VERDICT", verdict);
+                    stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{body}").as_bytes()).unwrap();
+                }
+            }
+        });
+        args.ask(&address, Duration::ZERO)
+    }
+
+    #[test]
+    fn a_question_that_is_not_answered_does_not_end_the_waiting_unless_it_is_the_first() {
+        let stated = waited(&["silent", "", "", "projected", "", "stated"]).unwrap();
+        assert_eq!(stated.verdict, HeadroomVerdict::Stated);
+        let why = waited(&[""]).unwrap_err();
+        assert!(why.message().ends_with("is no HTTP"), "{why:?}");
+    }
 }

@@ -1,6 +1,8 @@
 //! `krarup health`: asks a service whether it works, where no other program could ask: in an image
 //! that holds this one alone.
 
+use std::time::Duration;
+
 use clap::Args;
 use krarup_net::http;
 use krarup_units::Address;
@@ -23,12 +25,15 @@ pub(crate) struct HealthArgs {
     ready: bool,
 }
 
+/// How long the answer may take.
+const LIMIT: Duration = Duration::from_secs(2);
+
 /// Asks once, and prints what was answered.
 pub(crate) fn run(args: &HealthArgs) -> Result<(), Failure> {
     let path = if args.ready { "/ready" } else { "/health" };
-    let answer = http::get(&args.address, path).map_err(|mistake| {
-        Failure::run(mistake)
-            .or_hint("give the proxy or the broker an address with --admin, and that one here")
+    let answer = http::ask("GET", &args.address, path, LIMIT).map_err(|why| {
+        let hint = "give the proxy or the broker an address with --admin, and that one here";
+        Failure::run(why.or_hint(hint))
     })?;
     print!("{answer}");
     Ok(())

@@ -100,6 +100,8 @@ fn main() -> ExitCode {
         output::settle();
         std::process::exit(panics::PANICKED);
     });
+    // Where the system refuses, a file that is too long ends the process as it did.
+    let _ = krarup_net::signal::fail_beyond_file_limit();
     if std::process::id() == 1 {
         // Where the system refuses, they are lost as they were.
         let _ = krarup_net::signal::end_first_process();

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use krarup_lab::stop::Stop;
 use krarup_model::headroom::{RedlineReport, ResponseTarget};
-use krarup_net::http;
+use krarup_net::http::{self, NoAnswer};
 use krarup_report::redline as shown;
 use krarup_units::text::{duration, parse_duration};
-use krarup_units::{Address, Seconds};
+use krarup_units::{Address, Mistake, Seconds};
 
 use crate::failure::Failure;
 
@@ -74,9 +74,7 @@ const UNANSWERED: Duration = Duration::from_secs(10);
 pub(crate) fn run(args: &RedlineArgs) -> Result<ExitCode, Failure> {
     let signals = |error| Failure::run(format!("signals are refused: {error}"));
     let stop = Stop::on_signals().map_err(signals)?;
-    let mut report = args
-        .ask("POST", &args.query(), LIMIT)
-        .map_err(|why| why.or_hint("give the proxy an address with --admin, and that one here"))?;
+    let mut report = args.begin()?;
     let mut printed = 0;
     while !args.dry_run && report.ended.is_none() {
         thread::sleep(LOOK);
@@ -125,6 +123,31 @@ impl RedlineArgs {
         format!("/redline?{}", words.join("&"))
     }
 
+    /// Begins it. Where the answer is lost it may have begun all the same, or be about to: then it
+    /// is ended.
+    fn begin(&self) -> Result<RedlineReport, Failure> {
+        match self.ask("POST", &self.query(), LIMIT) {
+            Ok(report) => Ok(report),
+            Err(NoAnswer::Lost(why)) if !self.dry_run => {
+                self.give_up(&why.what)?;
+                Err(Failure::run(format!("{}; the redline was ended", why.what)))
+            }
+            Err(why) => {
+                let hint = "give the proxy an address with --admin, and that one here";
+                Err(Failure::usage(why.or_hint(hint)))
+            }
+        }
+    }
+
+    /// Tells the proxy to end it, because of that.
+    fn give_up(&self, why: &str) -> Result<RedlineReport, Failure> {
+        self.ask("DELETE", "/redline", UNANSWERED).map_err(|answer| match answer {
+            NoAnswer::Status(404, _) => Failure::run(format!("{why}; no redline is under way there")),
+            _ => Failure::run(format!("{why}; the redline may go on until its time is over"))
+                .hint(format!("curl -X DELETE http://{}/redline ends it", self.address)),
+        })
+    }
+
     /// How far it is; where the end is asked for, it is ended. The proxy goes on pushing also while
     /// it cannot be asked: it is asked on for so long, and then told to end.
     fn look(&self, stop: &Stop, limit: Duration) -> Result<RedlineReport, Failure> {
@@ -135,44 +158,75 @@ impl RedlineArgs {
             // What has ended by itself meanwhile cannot be ended.
             let why = match ended.map_or_else(|| ask("GET"), Ok) {
                 Ok(report) => return Ok(report),
-                Err(why) => why,
+                Err(why) => Mistake::from(why),
             };
             let since = *unanswered.get_or_insert_with(|| {
-                why.warn("it is asked again");
+                Failure::run(why.clone()).warn("it is asked again");
                 Instant::now()
             });
             if since.elapsed() >= limit {
-                return ask("DELETE").map_err(|_| {
-                    let why = why.message();
-                    Failure::run(format!("{why}; the redline may go on until its time is over"))
-                        .hint(format!("curl -X DELETE http://{}/redline ends it", self.address))
-                });
+                return self.give_up(&why.what);
             }
             thread::sleep(LOOK);
         }
     }
 
-    fn ask(&self, method: &str, path: &str, limit: Duration) -> Result<RedlineReport, Failure> {
-        let answer = http::ask(method, &self.address, path, limit).map_err(Failure::usage)?;
+    fn ask(&self, method: &str, path: &str, limit: Duration) -> Result<RedlineReport, NoAnswer> {
+        let answer = http::ask(method, &self.address, path, limit)?;
         serde_json::from_str(&answer).map_err(|error| {
-            Failure::usage(format!("what {} answers is no redline: {error}", self.address))
-                .hint("is it the admin address of a krarup proxy of this version?")
+            let what = format!("what {} answers is no redline: {error}", self.address);
+            let hint = "is it the admin address of a krarup proxy of this version?";
+            NoAnswer::Unreached(Mistake::new(what, hint))
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
     use clap::FromArgMatches;
 
     use super::*;
 
+    fn args(address: &str) -> RedlineArgs {
+        let words = ["redline", address];
+        let matches = RedlineArgs::augment_args(clap::Command::new("redline")).get_matches_from(words);
+        RedlineArgs::from_arg_matches(&matches).unwrap()
+    }
+
     /// Exit code 2 is for what was refused, and has not begun.
     #[test]
+    fn what_may_have_begun_is_ended_and_was_not_refused() {
+        let report = r#"{"schema": 1, "pool": "main", "server": "a:1", "ended": "stopped", "steps": [],
+            "proven": null}"#;
+        for (answer, end) in [
+            (format!("HTTP/1.1 200 OK\r\n\r\n{report}"), "the redline was ended"),
+            ("HTTP/1.1 404 Not Found\r\n\r\n".to_owned(), "no redline is under way there"),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let args = args(&listener.local_addr().unwrap().to_string());
+            let proxy = thread::spawn(move || {
+                // The answer to the first is lost.
+                ["", answer.as_str()].map(|answer| {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    let mut room = [0; 1024];
+                    let count = stream.read(&mut room).unwrap();
+                    stream.write_all(answer.as_bytes()).unwrap();
+                    let asked = String::from_utf8_lossy(&room[..count]).into_owned();
+                    asked.split(' ').next().unwrap().to_owned()
+                })
+            });
+            let lost = Failure::run(format!("what {} answers is no HTTP; {end}", args.address));
+            assert_eq!(args.begin().unwrap_err(), lost);
+            assert_eq!(proxy.join().unwrap(), ["POST", "DELETE"]);
+        }
+    }
+
+    #[test]
     fn a_proxy_that_no_longer_answers_has_refused_nothing() {
-        let words = ["redline", "127.0.0.1:1"];
-        let matches = RedlineArgs::augment_args(clap::Command::new("redline")).get_matches_from(words);
-        let args = RedlineArgs::from_arg_matches(&matches).unwrap();
+        let args = args("127.0.0.1:1");
         let why = "127.0.0.1:1 cannot be asked: connection refused: nothing listens there";
         let lost = Failure::run(format!("{why}; the redline may go on until its time is over"))
             .hint("curl -X DELETE http://127.0.0.1:1/redline ends it");

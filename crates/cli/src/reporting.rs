@@ -219,7 +219,7 @@ impl RecordedExperiment<'_> {
             let tables = out.join("tables");
             fs::create_dir_all(&tables).map_err(unwritable)?;
             for (name, text) in krarup_report::latex::files(&document) {
-                fs::write(tables.join(name), text).map_err(unwritable)?;
+                written::save(&tables.join(name), &text).map_err(unwritable)?;
             }
         }
         if let Some(folder) = also.export {

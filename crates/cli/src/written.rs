@@ -84,16 +84,23 @@ pub(crate) fn write(page: &Page, directory: &Path) -> io::Result<PathBuf> {
     let file = directory.join("report.html");
     let earlier = fs::read_to_string(&file).unwrap_or_default();
     for (name, text) in &page.csv {
-        let path = figures.join(name);
-        named(&path, fs::write(&path, text))?;
+        save(&figures.join(name), text)?;
     }
     for (name, text) in &page.data {
-        let path = directory.join(name);
-        named(&path, fs::write(&path, text))?;
+        save(&directory.join(name), text)?;
     }
     remove_others(&earlier, page, directory)?;
-    named(&file, fs::write(&file, &page.html))?;
+    save(&file, &page.html)?;
     Ok(file)
+}
+
+/// Writes a file, whole or not at all: where the disk is full, what stood there stays.
+///
+/// # Errors
+/// What the file system said, with the path.
+pub(crate) fn save(path: &Path, text: &str) -> io::Result<()> {
+    let saved = file::save(path, |out| Ok(out.write_all(text.as_bytes())?));
+    saved.map_err(|error| io::Error::other(error.to_string()))
 }
 
 /// Removes the files of an earlier page that this one has not. What that page does not name is left
@@ -145,6 +152,25 @@ mod tests {
         let file = directory.join("report.html");
         let error = write(&page, &file).unwrap_err();
         assert!(error.to_string().contains("report.html"), "{error}");
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_whole_leaves_the_one_before() {
+        let directory = std::env::temp_dir().join(format!("krarup a page kept {}", std::process::id()));
+        let page = |text: &str| {
+            let table = |name: &str| vec![(name.to_owned(), text.to_owned())];
+            Page { html: text.to_owned(), csv: table("a.csv"), data: table("cells.csv") }
+        };
+        write(&page("earlier"), &directory).unwrap();
+        for name in ["figures/a.csv", "cells.csv", "report.html"] {
+            let in_the_way = directory.join(format!("{name}.partial"));
+            fs::create_dir(&in_the_way).unwrap();
+            let error = write(&page("later"), &directory).unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+            assert_eq!(fs::read_to_string(directory.join(name)).unwrap(), "earlier");
+            fs::remove_dir(in_the_way).unwrap();
+        }
         fs::remove_dir_all(directory).unwrap();
     }
 

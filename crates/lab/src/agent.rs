@@ -20,8 +20,9 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use krarup_units::{Address, Seconds};
@@ -81,8 +82,8 @@ enum Message {
 }
 
 /// Listens to the runner, on a thread of its own.
-fn listen(sender: Sender<Message>) {
-    std::thread::spawn(move || {
+fn listen(sender: Sender<Message>) -> io::Result<()> {
+    let listening = thread::Builder::new().spawn(move || {
         for line in io::stdin().lock().lines() {
             let message = match line {
                 Ok(line) if line == END.trim_end() => Message::End,
@@ -98,6 +99,7 @@ fn listen(sender: Sender<Message>) {
         }
         let _ = sender.send(Message::Gone);
     });
+    listening.map(drop)
 }
 
 /// What the word for it asks to be done, and its number.
@@ -142,17 +144,40 @@ fn tell_runner(line: &str) {
 
 /// Passes on what a program tells, in whole lines: a program writes a line in pieces, and ours
 /// would come between them. What is returned ends when no other end is left to send to it.
-fn pass_on(told: ChildStderr) -> Receiver<()> {
+fn pass_on(told: ChildStderr) -> io::Result<Receiver<()>> {
     let (over, ended) = channel();
-    std::thread::spawn(move || {
+    thread::Builder::new().spawn(move || {
         let (mut told, mut line) = (BufReader::new(told), Vec::new());
         while let Ok(1..) = told.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
             tell_runner(String::from_utf8_lossy(&line).trim_end_matches('\n'));
             line.clear();
         }
         drop(over);
-    });
-    ended
+    })?;
+    Ok(ended)
+}
+
+/// Begins the threads that a program which was started needs: what it tells is passed on, its end
+/// is waited for, and what the runner says is listened to. What is returned is of [`pass_on`].
+fn attend(
+    mut child: Child,
+    accepts: Option<SocketAddr>,
+    sender: Sender<Message>,
+) -> io::Result<Option<Receiver<()>>> {
+    let process = child.id();
+    let told = child.stderr.take().map(pass_on).transpose()?;
+    listen(sender.clone())?;
+    thread::Builder::new().spawn(move || sender.send(Message::Exited(child.wait())))?;
+    tell_runner(&format!("{STARTED}{process}"));
+    if let Some(address) = accepts {
+        thread::Builder::new().spawn(move || {
+            while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
+                waiting::blindly(waiting::LOOK);
+            }
+            tell_runner(&format!("{ACCEPTS}{address}"));
+        })?;
+    }
+    Ok(told)
 }
 
 /// Makes the run's folder, says what machine this is, waits for the end, and leaves nothing of the
@@ -164,7 +189,7 @@ pub fn hold(folder: &Path) -> io::Result<()> {
     let stop = Stop::on_signals()?;
     fs::create_dir_all(folder)?;
     let (sender, messages) = channel();
-    listen(sender);
+    listen(sender)?;
     // Where no thread receives it any more, there is nothing to wait for.
     if say(&serde_json::to_string(&Facts::here()).expect("plain data")).is_ok() {
         tell_runner(WATCHES);
@@ -298,24 +323,23 @@ pub fn run(order: &Order) -> io::Result<u8> {
         Err(error) => return refused(&format!("`{program}` cannot be started: {error}")),
     };
     let process = child.id();
-    let told = child.stderr.take().map(pass_on);
     if let Some(Err(error)) = cap.as_ref().map(|cap| cap.hold(process)) {
         let _ = child.kill();
         let _ = child.wait();
         return refused(&error);
     }
     let (sender, messages) = channel();
-    listen(sender.clone());
-    std::thread::spawn(move || sender.send(Message::Exited(child.wait())));
-    tell_runner(&format!("{STARTED}{process}"));
-    if let Some(address) = order.accepts {
-        std::thread::spawn(move || {
-            while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
-                waiting::blindly(waiting::LOOK);
+    let told = match attend(child, order.accepts, sender) {
+        Ok(told) => told,
+        Err(error) => {
+            // It may do better the next time, and must not run on by itself.
+            if let Some(group) = pid(process) {
+                let _ = kill_process_group(group, Signal::KILL);
             }
-            tell_runner(&format!("{ACCEPTS}{address}"));
-        });
-    }
+            waiting::for_end(process, GRACE);
+            return Err(error);
+        }
+    };
     let (status, asked) = outlast(&messages, process, &stop);
     if let Some(group) = pid(process) {
         // What it left behind in its group.
@@ -391,9 +415,9 @@ pub fn watch(into: &Path, subjects: Vec<Subject>, lead: Seconds) -> io::Result<(
         None => ProcessFamily::Children,
     };
     let (sender, messages) = channel();
-    listen(sender);
+    listen(sender)?;
     let stop = Stop::on_signals()?;
-    let monitor = Monitor::begin_for(family, subjects);
+    let monitor = Monitor::begin_for(family, subjects)?;
     tell_runner(WATCHES);
     next(&messages, &stop, SILENCE);
     monitor.end().with_lead(lead).write(into)
@@ -568,7 +592,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let taker =
-            std::thread::spawn(move || io::copy(&mut listener.accept().unwrap().0, &mut io::sink()).unwrap());
+            thread::spawn(move || io::copy(&mut listener.accept().unwrap().0, &mut io::sink()).unwrap());
         pour(to).unwrap();
         assert!(taker.join().unwrap() > 0);
     }

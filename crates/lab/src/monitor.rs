@@ -15,7 +15,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use krarup_record::watch::Watch;
@@ -96,16 +96,22 @@ pub struct Monitor {
 impl Monitor {
     /// Begins to look, at once and then each second. Processes that are no subjects are called by
     /// their programs.
-    pub fn begin(subjects: Vec<Subject>) -> Self {
+    ///
+    /// # Errors
+    /// Where the system gives no thread.
+    pub fn begin(subjects: Vec<Subject>) -> io::Result<Self> {
         Self::begin_for(ProcessFamily::Children, subjects)
     }
 
     /// The same, where stations are known otherwise.
-    pub fn begin_for(family: ProcessFamily, subjects: Vec<Subject>) -> Self {
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn begin_for(family: ProcessFamily, subjects: Vec<Subject>) -> io::Result<Self> {
         let (ending, ended) = channel();
         let names: BTreeMap<u32, String> =
             subjects.iter().map(|subject| (subject.process, subject.name.clone())).collect();
-        let thread = std::thread::spawn(move || {
+        let thread = Builder::new().spawn(move || {
             let begun = Instant::now();
             let mut looks = vec![look(0.0, &family, &names)];
             for number in 1_u32.. {
@@ -120,7 +126,7 @@ impl Monitor {
             looks.push(look(begun.elapsed().as_secs_f64(), &family, &names));
             looks
         });
-        Self { ending, thread, subjects }
+        Ok(Self { ending, thread: thread?, subjects })
     }
 
     /// Looks for the last time, and ends.
@@ -653,7 +659,7 @@ mod tests {
     fn this_machine_is_looked_at_and_a_child_of_ours_is_seen() {
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let monitor = Monitor::begin(vec![Subject { name: "the cat".into(), process: child.id() }]);
+        let monitor = Monitor::begin(vec![Subject { name: "the cat".into(), process: child.id() }]).unwrap();
         let seen = monitor.end();
         drop(child.stdin.take());
         child.wait().unwrap();

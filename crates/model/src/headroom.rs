@@ -52,8 +52,8 @@ mod traffic;
 pub use answer::{
     Allowance, CapacityEstimate, ChangeEffect, CopyChange, Headroom, HeadroomChange, HeadroomQuestion,
     HeadroomVerdict, LimitingResource, LiveServer, LiveSystem, ModelCheck, PROJECTED, PartMoves, ProvenRate,
-    ProvenServer, ResourceKind, ResourceState, ResponseTarget, SCHEMA, STATED, STATED_OF_PEAK, ServerQueue,
-    Silence, TrafficSeen,
+    ProvenServer, ResourceKind, ResourceState, ResponseTarget, SCHEMA, STATED, STATED_OF_PEAK, ServerMoves,
+    ServerQueue, Silence, TrafficSeen,
 };
 pub use consumers::{JobService, JobTraffic, NeedSilence, WorkersNeeded, workers_needed};
 pub use contention::HeadroomMemory;

@@ -15,10 +15,10 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, TcpListener};
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
@@ -55,6 +55,12 @@ const LONGEST: Duration = Duration::from_secs(90);
 /// The most connections at once. Each answer is made on a thread of its own, because it may wait
 /// for an event loop: were there fewer of these, one that waits would hold another.
 const CONNECTIONS: usize = 256;
+/// How long such a thread waits for its next answer, which is as good as for ever. The first is
+/// begun with the server: where all had ended and the system gives no other, there would be no
+/// answer at all.
+const KEPT: Duration = Duration::from_secs(365 * 86_400);
+/// With these a service says in its first line why it refuses.
+const WITH_REASON: [u16; 5] = [400, 403, 409, 422, 503];
 
 /// What a path is answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,6 +197,7 @@ fn serve_all(
     let runtime = Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(CONNECTIONS)
+        .thread_keep_alive(KEPT)
         .build()
         .map_err(wrong)?;
     let over = Arc::new(Notify::new());
@@ -198,8 +205,15 @@ fn serve_all(
     let on_loopback = bound.ip().to_canonical().is_loopback();
     let own_name = on_loopback.then(|| address.host.clone());
     let site = ServedSite { answer: Arc::new(answer), events, own_name };
-    let serving = move || run(runtime, listener, &ended, &site);
+    let (begun, begins) = mpsc::channel();
+    let serving = move || {
+        // It panics where the system gives no thread.
+        drop(runtime.spawn_blocking(|| {}));
+        let _ = begun.send(());
+        run(runtime, listener, &ended, &site);
+    };
     thread::Builder::new().name("admin".into()).spawn(serving).map_err(wrong)?;
+    begins.recv().map_err(|_| format!("cannot listen on {address}: no thread can be started"))?;
     Ok(HttpServer { address: bound.into(), over })
 }
 
@@ -351,12 +365,17 @@ async fn converse(mut stream: tokio::net::TcpStream, site: ServedSite<impl Answe
     // none then.
     let half_close = events.is_none();
     let listens = Arc::<AtomicBool>::default();
+    // A page that is loaded is open from its request on, until the last of it has left.
+    let loads = OnceLock::new();
     let service = service_fn(|request: Request<Incoming>| {
         let (answer, works) = (Arc::clone(&answer), Arc::clone(&works));
         let refused = own_name.as_ref().is_some_and(|own| is_by_another_name(request.headers(), own));
         let stream = events.as_ref().filter(|events| !refused && events.is_at(request.uri().path()));
         let stream = stream.filter(|_| request.method() == "GET").map(HttpEvents::listen);
         listens.store(stream.is_some(), Ordering::Relaxed);
+        if let Some(events) = events.as_ref().filter(|_| !refused && stream.is_none()) {
+            loads.get_or_init(|| events.count_in());
+        }
         async move {
             if let Some(stream) = stream {
                 return Ok(events_response(stream));
@@ -507,43 +526,86 @@ pub fn get(address: &Address, path: &str) -> Result<String, Mistake> {
 /// # Errors
 /// As [`get`].
 pub fn get_within(address: &Address, path: &str, limit: Duration) -> Result<String, Mistake> {
-    ask("GET", address, path, limit)
+    ask("GET", address, path, limit).map_err(Mistake::from)
 }
 
 /// As [`get_within`], with this method: `GET`, `POST` or `DELETE`.
 ///
 /// # Errors
-/// As [`get`].
-pub fn ask(method: &str, address: &Address, path: &str, limit: Duration) -> Result<String, Mistake> {
-    let ask = || -> io::Result<Vec<u8>> {
-        let candidates = crate::resolve(address).map_err(io::Error::other)?;
-        let mut stream = connect_any(&candidates, PATIENCE)?;
-        stream.set_read_timeout(Some(limit))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes())?;
-        let mut received = Vec::new();
-        stream.take(LONGEST_ANSWER + 1).read_to_end(&mut received)?;
-        Ok(received)
-    };
-    let received = ask().map_err(|error| format!("{address} cannot be asked: {}", system_words(&error)))?;
+/// As [`get`], and whether what was asked for may have been done.
+pub fn ask(method: &str, address: &Address, path: &str, limit: Duration) -> Result<String, NoAnswer> {
+    let failed =
+        |error: &io::Error| Mistake::plain(format!("{address} cannot be asked: {}", system_words(error)));
+    let lost = |why: String| NoAnswer::Lost(Mistake::plain(why));
+    let no_http = || format!("what {address} answers is no HTTP");
+    let found = crate::resolve(address).map_err(io::Error::other);
+    let stream = found.and_then(|found| connect_any(&found, PATIENCE));
+    let stream = stream.map_err(|error| NoAnswer::Unreached(failed(&error)))?;
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let mut received = Vec::new();
+    let exchanged = exchange(stream, &request, limit, &mut received);
+    // A port of clients answers like that, and waits for more.
+    if !b"HTTP/".starts_with(&received[..received.len().min(5)]) {
+        return Err(NoAnswer::Unreached(Mistake::plain(no_http())));
+    }
+    exchanged.map_err(|error| NoAnswer::Lost(failed(&error)))?;
     if received.len() as u64 > LONGEST_ANSWER {
         let most = LONGEST_ANSWER >> 20;
-        return Err(Mistake::plain(format!("the answer of {address} is longer than {most} MiB")));
+        return Err(lost(format!("the answer of {address} is longer than {most} MiB")));
     }
-    let head = end_of_head(&received).ok_or_else(|| format!("what {address} answers is no HTTP"))?;
+    let head = end_of_head(&received).ok_or_else(|| lost(no_http()))?;
     let (head, body) = received.split_at(head);
     let head = String::from_utf8_lossy(head);
-    let body = whole(&head, body).ok_or_else(|| format!("the answer of {address} ends in the middle"))?;
-    let line = head.lines().next().unwrap_or_default().to_owned();
-    match line.split(' ').nth(1) {
-        Some("200") => Ok(String::from_utf8_lossy(&body).into_owned()),
-        // It says in a line what it does not understand.
-        Some("400" | "403" | "409" | "422" | "503") => {
-            let body = String::from_utf8_lossy(&body);
-            Err(Mistake::plain(format!("{address}: {}", body.lines().next().unwrap_or(&line))))
+    let body = whole(&head, body);
+    let body = body.ok_or_else(|| lost(format!("the answer of {address} ends in the middle")))?;
+    let body = String::from_utf8_lossy(&body);
+    let line = head.lines().next().unwrap_or_default();
+    let other = format!("{address} answers {path} with `{line}`");
+    match line.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok()) {
+        Some(200) => Ok(body.into_owned()),
+        Some(status) if WITH_REASON.contains(&status) => {
+            let why = format!("{address}: {}", body.lines().next().unwrap_or(line));
+            Err(NoAnswer::Status(status, Mistake::plain(why)))
         }
-        _ => Err(Mistake::plain(format!("{address} answers {path} with `{line}`"))),
+        Some(status) => Err(NoAnswer::Status(status, Mistake::plain(other))),
+        None => Err(lost(other)),
+    }
+}
+
+/// Sends a request; what comes until the connection ends is added to `received`.
+fn exchange(mut stream: TcpStream, request: &str, limit: Duration, received: &mut Vec<u8>) -> io::Result<()> {
+    stream.set_read_timeout(Some(limit))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(request.as_bytes())?;
+    stream.take(LONGEST_ANSWER + 1).read_to_end(received).map(drop)
+}
+
+/// Why what was asked for did not come: in plain words, with the address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// Nothing was asked: there is no connection, or what is there speaks no HTTP.
+    Unreached(Mistake),
+    /// It was asked, and no whole answer came: what was asked for may have been done.
+    Lost(Mistake),
+    /// It answered with this status, which is not 200.
+    Status(u16, Mistake),
+}
+
+impl NoAnswer {
+    /// What is wrong, with what would do if the address is the wrong one: not where what is there
+    /// says itself why it refuses.
+    pub fn or_hint(self, hint: &str) -> Mistake {
+        let says_why = matches!(&self, Self::Status(status, _) if WITH_REASON.contains(status));
+        let why = Mistake::from(self);
+        if says_why || !why.hint.is_empty() { why } else { Mistake { hint: hint.to_owned(), ..why } }
+    }
+}
+
+impl From<NoAnswer> for Mistake {
+    fn from(why: NoAnswer) -> Self {
+        match why {
+            NoAnswer::Unreached(why) | NoAnswer::Lost(why) | NoAnswer::Status(_, why) => why,
+        }
     }
 }
 
@@ -594,7 +656,6 @@ fn end_of_head(head: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpStream;
     use std::sync::mpsc::channel;
 
     use super::*;
@@ -693,6 +754,33 @@ mod tests {
         let why = get(&address, "/here").unwrap_err().to_string();
         assert!(why.contains("is longer than 16 MiB"), "{why}");
         assert!(peer.join().unwrap() > 0);
+    }
+
+    #[test]
+    fn what_may_have_been_done_is_no_refusal_and_a_refusal_has_its_own_reason() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::from(listener.local_addr().unwrap());
+        let peer = thread::spawn(move || {
+            for answer in [
+                "",
+                "HTTP/1",
+                "ERROR\r\n",
+                "HTTP/1.1 409 Conflict\r\n\r\nnot now\n",
+                "HTTP/1.1 404 Not Found\r\n\r\n",
+            ] {
+                let (mut stream, _) = listener.accept().unwrap();
+                assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        let post = || ask("POST", &address, "/do", Duration::from_secs(60)).unwrap_err();
+        let no_http = Mistake::plain(format!("what {address} answers is no HTTP"));
+        assert_eq!([post(), post()], [no_http.clone(), no_http.clone()].map(NoAnswer::Lost));
+        assert_eq!(post(), NoAnswer::Unreached(no_http));
+        let hinted = || post().or_hint("ask elsewhere").to_string();
+        assert_eq!(hinted(), format!("{address}: not now"));
+        assert_eq!(hinted(), format!("{address} answers /do with `HTTP/1.1 404 Not Found`; ask elsewhere"));
+        peer.join().unwrap();
     }
 
     #[test]

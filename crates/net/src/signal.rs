@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::low_level::{emulate_default_handler, pipe, raise};
 
@@ -26,6 +26,15 @@ static UNHANDLED: AtomicBool = AtomicBool::new(true);
 pub fn end_first_process() -> io::Result<()> {
     let end = |signal| flag::register_conditional_shutdown(signal, 128 + signal, &UNHANDLED).map(drop);
     [SIGINT, SIGTERM].into_iter().try_for_each(end)
+}
+
+/// From now on a file that has reached the limit on its size (`ulimit -f`) no longer kills the
+/// process: the write fails. Programs that it starts have the signal as it was.
+///
+/// # Errors
+/// From the system, when signals are refused.
+pub fn fail_beyond_file_limit() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::<AtomicBool>::default()).map(drop)
 }
 
 /// From now on SIGHUP no longer kills the process: the next [`Signals`] hear of one that comes

@@ -1,18 +1,19 @@
 //! Where the requests of each server go when a server is lost or added, by the placement of the
 //! configured pools: a ring does not share out a lost server's keys evenly, modulo moves most keys
-//! when there is one server more, and a hot key goes to one server as a whole.
+//! when there is one server more, and a hot key goes to one server as a whole. Reads of a key are
+//! shared by its holders, and each of them has every write: it gives none to one that is new.
 //!
 //! ```text
 //! keys that were seen, by their share of their server's time ─┬▶ placed without the one that is lost,
 //! others, all alike, for the rest of its time                ─┘  and with one server more ─▶ PartMoves
 //! ```
 
-use krarup_model::headroom::PartMoves;
+use krarup_model::headroom::{PartMoves, ServerMoves};
 
 use crate::config::{Config, PoolConfig, ServerConfig};
 use crate::live::KeyState;
 use crate::placement::Placement;
-use crate::topology::{PoolSpec, Reads, WhenDown};
+use crate::topology::{PoolSpec, Reads, WhenDown, Writes};
 
 /// Keys that are placed, of each pool: shares are right within a percent or two.
 const KEYS: usize = 2_000;
@@ -74,7 +75,7 @@ pub fn moves(config: &Config, names: &[String], seen: &SeenKeys) -> Option<PartM
     if many || pools.iter().any(|(_, pool)| unknown(pool)) {
         return None;
     }
-    let (mut drawn, mut known) = (MoveCounts::new(names.len()), MoveCounts::new(names.len()));
+    let (mut drawn, mut known) = (KeyMoves::new(names.len()), KeyMoves::new(names.len()));
     for (name, pool) in pools {
         let number = |one: &ServerConfig| names.iter().position(|name| *name == one.address.to_string());
         let servers: Vec<usize> = pool.servers.iter().map(number).collect::<Option<_>>()?;
@@ -84,19 +85,20 @@ pub fn moves(config: &Config, names: &[String], seen: &SeenKeys) -> Option<PartM
             (Some(before), Some(after)) => {
                 let placed = PlacedPool { servers: &servers, now: (&now, before), more: (&more, after) };
                 for number in 0..KEYS as u64 {
-                    drawn.key(&placed, before.number(spread_key(number).as_bytes()), |_| 1.0);
+                    drawn.key(&placed, before.number(spread_key(number).as_bytes()), |_, _| 1.0);
                 }
                 for key in seen.keys.iter().filter(|key| key.pool == name) {
-                    known.key(&placed, key.number, |server| {
+                    known.key(&placed, key.number, |server, holders| {
                         let busy = seen.busy.get(server).copied().unwrap_or_default();
-                        if busy > 0.0 { key.time / now.holders_read() as f64 / busy } else { 0.0 }
+                        if busy > 0.0 { key.time / holders as f64 / busy } else { 0.0 }
                     });
                 }
             }
-            _ => drawn.all_alike(&servers, now.reads),
+            _ => drawn.all_alike(&servers, &now),
         }
     }
-    Some(known.completed_by(&drawn))
+    let reads = known.reads.completed_by(&drawn.reads);
+    Some(PartMoves { reads, writes: known.writes.completed_by(&drawn.writes) })
 }
 
 /// A key of this number. Keys that hardly differ would lie together where the hash is a weak one.
@@ -112,13 +114,48 @@ struct PlacedPool<'a> {
     more: (&'a PoolSpec, &'a Placement),
 }
 
+impl PlacedPool<'_> {
+    /// The places of a key's holders, and of the server that stands in for one that is lost.
+    fn holders(&self, number: u64) -> (Vec<usize>, Option<usize>) {
+        let (spec, placement) = self.now;
+        let mut order = Vec::new();
+        placement.replicas_of(number, spec.copies + 1, &mut order);
+        let stand_in = order.get(spec.copies).copied().filter(|_| spec.when_down == WhenDown::Next);
+        order.truncate(spec.copies);
+        (order, stand_in)
+    }
+
+    /// Those of the first holders that it has with one server more.
+    fn first_holders_then(&self, number: u64, many: usize) -> Vec<usize> {
+        let mut order = Vec::new();
+        self.more.1.replicas_of(number, many, &mut order);
+        order
+    }
+}
+
 impl PoolSpec {
-    /// How many of a key's holders share what it takes, which is that of its reads: the first has
-    /// all of it where reads go there.
+    fn holders_written(&self) -> usize {
+        self.copies.clamp(1, self.servers.len())
+    }
+
+    /// How many of a key's holders share its reads: the first has all of them where reads go there.
     fn holders_read(&self) -> usize {
         match self.reads {
             Reads::Primary => 1,
-            _ => self.copies.clamp(1, self.servers.len()),
+            _ => self.holders_written(),
+        }
+    }
+
+    /// Whether a write fails that a client waits for at a holder which is lost, and for which none
+    /// stands in: that takes keys that are placed. A gutter takes what has no other holder.
+    fn needs_each_holder(&self) -> bool {
+        let holders = self.holders_written();
+        match self.writes {
+            _ if holders == 1 => self.gutter.is_none(),
+            _ if self.when_down == WhenDown::Next && self.placement.is_some() => false,
+            Writes::All | Writes::Async => true,
+            Writes::Quorum => holders / 2 + 1 > holders - 1,
+            Writes::First => false,
         }
     }
 }
@@ -139,10 +176,38 @@ fn with_one_more(pool: &PoolConfig) -> PoolConfig {
     more
 }
 
-/// How many parts of each server go where; a part is one key at one of its holders that are read.
+/// The moves of keys: a part of a read is one key at one of its holders that are read, a part of a
+/// write one at any of its holders.
+struct KeyMoves {
+    reads: MoveCounts,
+    writes: MoveCounts,
+}
+
+impl KeyMoves {
+    fn new(servers: usize) -> Self {
+        Self { reads: MoveCounts::new(servers), writes: MoveCounts::new(servers) }
+    }
+
+    /// One key of a pool, placed by this number, that counts so much at each server, of so many
+    /// that have it.
+    fn key(&mut self, pool: &PlacedPool<'_>, number: u64, counts: impl Fn(usize, usize) -> f64) {
+        self.reads.reads_of(pool, number, &counts);
+        self.writes.writes_of(pool, number, &counts);
+    }
+
+    /// A pool of which every server holds every key.
+    fn all_alike(&mut self, servers: &[usize], spec: &PoolSpec) {
+        self.reads.reads_alike(servers, spec);
+        self.writes.writes_alike(servers, spec);
+    }
+}
+
+/// How many parts of each server go where.
 struct MoveCounts {
     /// Of each server, when it is lost, to each other.
     lost: Vec<Vec<f64>>,
+    /// Of each server, when it is lost: those whose requests fail.
+    fails: Vec<f64>,
     /// Of each server, when there is one more, to each and to that.
     more: Vec<Vec<f64>>,
     /// Of each server.
@@ -153,50 +218,83 @@ impl MoveCounts {
     fn new(servers: usize) -> Self {
         Self {
             lost: vec![vec![0.0; servers]; servers],
+            fails: vec![0.0; servers],
             more: vec![vec![0.0; servers + 1]; servers],
             all: vec![0.0; servers],
         }
     }
 
-    /// One key of a pool, placed by this number, that counts so much at each server that is read
-    /// for it.
-    fn key(&mut self, pool: &PlacedPool<'_>, number: u64, counts: impl Fn(usize) -> f64) {
-        let PlacedPool { servers, now: (spec, before), more: (more, after) } = *pool;
-        let (mut order, mut next) = (Vec::new(), Vec::new());
-        // The holders, and who may stand in for one.
-        before.replicas_of(number, spec.copies + 1, &mut order);
-        after.replicas_of(number, more.holders_read(), &mut next);
-        let (holders, others) = order.split_at(spec.copies.min(order.len()));
+    /// The reads of one key, which each of those that are read has a part of. Where one more is
+    /// read, each of these gives as much to it.
+    fn reads_of(&mut self, pool: &PlacedPool<'_>, number: u64, counts: &impl Fn(usize, usize) -> f64) {
+        let (servers, spec, new) = (pool.servers, pool.now.0, self.lost.len());
+        let (holders, stand_in) = pool.holders(number);
+        let next = pool.first_holders_then(number, pool.more.0.holders_read());
         let read = &holders[..spec.holders_read().min(holders.len())];
-        let added = |place: &usize| servers.get(*place).copied().unwrap_or(self.lost.len());
+        let added = |place: &usize| servers.get(*place).copied().unwrap_or(new);
         let arrived: Vec<usize> = next.iter().filter(|place| !read.contains(place)).map(added).collect();
+        let keeps = (read.len() as f64 / next.len().max(1) as f64).min(1.0);
         for place in read {
             let server = servers[*place];
-            let part = counts(server);
+            let part = counts(server, read.len());
             self.all[server] += part;
-            let rest = holders.iter().filter(|other| *other != place);
-            let stand_in = others.first().filter(|_| spec.when_down == WhenDown::Next);
+            let rest = holders.iter().copied().filter(|other| other != place);
             let takers: Vec<usize> = match spec.reads {
-                Reads::Primary => rest.chain(stand_in).take(1).copied().collect(),
-                _ if holders.len() > 1 => rest.copied().collect(),
-                _ => stand_in.into_iter().copied().collect(),
+                Reads::Primary => rest.chain(stand_in).take(1).collect(),
+                _ if holders.len() > 1 => rest.collect(),
+                _ => stand_in.into_iter().collect(),
             };
             for taker in &takers {
                 self.lost[server][servers[*taker]] += part / takers.len() as f64;
             }
-            if next.contains(place) || arrived.is_empty() {
-                self.more[server][server] += part;
-            } else {
-                arrived.iter().for_each(|to| self.more[server][*to] += part / arrived.len() as f64);
+            if takers.is_empty() && spec.gutter.is_none() {
+                self.fails[server] += part;
+            }
+            let stays = match arrived.len() {
+                0 => part,
+                _ if next.contains(place) => part * keeps,
+                _ => 0.0,
+            };
+            self.more[server][server] += stays;
+            arrived.iter().for_each(|to| self.more[server][*to] += (part - stays) / arrived.len() as f64);
+        }
+    }
+
+    /// The writes of one key, of which each holder has a part: those of one that holds it no more
+    /// go to one that holds it then. Where there is one holder more, it gets a copy.
+    fn writes_of(&mut self, pool: &PlacedPool<'_>, number: u64, counts: &impl Fn(usize, usize) -> f64) {
+        let (servers, spec, new) = (pool.servers, pool.now.0, self.lost.len());
+        let (holders, stand_in) = pool.holders(number);
+        let next = pool.first_holders_then(number, pool.more.0.copies);
+        let added = |place: &usize| servers.get(*place).copied().unwrap_or(new);
+        let mut arrived = next.iter().filter(|place| !holders.contains(place)).map(added);
+        for place in &holders {
+            let server = servers[*place];
+            let part = counts(server, holders.len());
+            self.all[server] += part;
+            match stand_in {
+                Some(taker) => self.lost[server][servers[taker]] += part,
+                None if spec.needs_each_holder() => self.fails[server] += part,
+                None => {}
+            }
+            let heir = if next.contains(place) { None } else { arrived.next() };
+            self.more[server][heir.unwrap_or(server)] += part;
+            if holders.last() == Some(place) {
+                arrived.by_ref().for_each(|to| self.more[server][to] += part);
             }
         }
     }
 
-    /// A pool of which every server holds every key: what one loses, the others share. Where reads
-    /// go to the first, the second takes them over, and writes stay where they are.
-    fn all_alike(&mut self, servers: &[usize], reads: Reads) {
+    /// What one loses of the reads, the others share. Where reads go to the first, the second takes
+    /// them over.
+    fn reads_alike(&mut self, servers: &[usize], spec: &PoolSpec) {
         let (count, new) = (servers.len() as f64, self.lost.len());
-        if reads == Reads::Primary {
+        if let [only] = *servers
+            && spec.gutter.is_none()
+        {
+            self.fails[only] += KEYS as f64;
+        }
+        if spec.reads == Reads::Primary {
             for &server in servers {
                 self.all[server] += KEYS as f64;
                 self.more[server][server] += KEYS as f64;
@@ -216,9 +314,23 @@ impl MoveCounts {
         }
     }
 
+    /// Every server has every write, and so has a new one.
+    fn writes_alike(&mut self, servers: &[usize], spec: &PoolSpec) {
+        let new = self.lost.len();
+        for &server in servers {
+            self.all[server] += KEYS as f64;
+            self.more[server][server] += KEYS as f64;
+            self.fails[server] += if spec.needs_each_holder() { KEYS as f64 } else { 0.0 };
+        }
+        // The last, as of a write that clients wait for at the first alone.
+        if let Some(&last) = servers.last() {
+            self.more[last][new] += KEYS as f64;
+        }
+    }
+
     /// The moves where these are shares of each server's time, and for the rest of it the `drawn`
     /// keys stand.
-    fn completed_by(mut self, drawn: &Self) -> PartMoves {
+    fn completed_by(mut self, drawn: &Self) -> ServerMoves {
         for (server, known) in self.all.into_iter().enumerate() {
             // Shares of a sample may add up to more than there is.
             let none_drawn = drawn.all[server] == 0.0;
@@ -227,8 +339,9 @@ impl MoveCounts {
             let complete = |share: &mut f64, drawn: &f64| *share = *share * times + drawn * rest;
             self.lost[server].iter_mut().zip(&drawn.lost[server]).for_each(|(a, b)| complete(a, b));
             self.more[server].iter_mut().zip(&drawn.more[server]).for_each(|(a, b)| complete(a, b));
+            complete(&mut self.fails[server], &drawn.fails[server]);
         }
-        PartMoves { lost: self.lost, more: self.more }
+        ServerMoves { lost: self.lost, fails: self.fails, more: self.more }
     }
 }
 
@@ -236,14 +349,18 @@ impl MoveCounts {
 mod tests {
     use super::*;
 
-    fn of(lines: &str) -> PartMoves {
+    fn of_both(lines: &str) -> PartMoves {
         let text = format!("servers = [\"a:1\", \"b:1\", \"c:1\", \"d:1\"]\n{lines}");
         let config = Config::parse(&text, "proxy.toml").unwrap();
         moves(&config, &["a:1", "b:1", "c:1", "d:1"].map(str::to_owned), &SeenKeys::default()).unwrap()
     }
 
+    fn of(lines: &str) -> ServerMoves {
+        of_both(lines).reads
+    }
+
     /// Three servers on a ring, each occupied for 100 by keys of which these were seen.
-    fn ring_with(lines: &str, keys: &[(&str, f64)]) -> (PartMoves, Vec<[usize; 2]>, Vec<usize>) {
+    fn ring_with(lines: &str, keys: &[(&str, f64)]) -> (ServerMoves, Vec<[usize; 2]>, Vec<usize>) {
         let text = format!("servers = [\"a:1\", \"b:1\", \"c:1\"]\ndistribution = \"ketama\"\n{lines}");
         let config = Config::parse(&text, "proxy.toml").unwrap();
         let (_, pool) = config.all_pools()[0];
@@ -255,7 +372,7 @@ mod tests {
             time: *time,
         };
         let seen = SeenKeys { keys: keys.iter().map(seen).collect(), busy: vec![100.0; 3] };
-        let found = moves(&config, &["a:1", "b:1", "c:1"].map(str::to_owned), &seen).unwrap();
+        let found = moves(&config, &["a:1", "b:1", "c:1"].map(str::to_owned), &seen).unwrap().reads;
         let mut order = Vec::new();
         let two = keys.iter().map(|(key, _)| {
             now.replicas(key.as_bytes(), 2, &mut order);
@@ -272,7 +389,7 @@ mod tests {
             let names: Vec<String> = gone.chain(["a:1", "b:1"].map(str::to_owned)).collect();
             moves(&config, &names, &SeenKeys::default())
         };
-        assert_eq!(found(MOST_SERVERS).unwrap().lost[MOST_SERVERS][MOST_SERVERS + 1], 1.0);
+        assert_eq!(found(MOST_SERVERS).unwrap().reads.lost[MOST_SERVERS][MOST_SERVERS + 1], 1.0);
         assert!(found(MOST_NAMES).is_none());
     }
 
@@ -351,6 +468,45 @@ mod tests {
     fn without_a_stand_in_the_requests_of_a_lost_server_fail() {
         let found = of("distribution = \"ketama\"\nwhen_down = \"error\"");
         assert!(found.lost.iter().all(|shares| sum(shares) == 0.0));
+        assert!(found.fails.iter().all(|share| (share - 1.0).abs() < 1e-9), "{:?}", found.fails);
+        let gutter = "gutter = \"others\"\n[pools.others]\nservers = [\"a:1\"]";
+        let found = of(&format!("distribution = \"ketama\"\n{gutter}"));
+        assert_eq!(found.fails[1..], [0.0; 3], "the gutter has them");
+    }
+
+    #[test]
+    fn where_a_key_has_one_holder_writes_go_where_reads_go() {
+        for lines in ["ketama\"\nwhen_down = \"next\"", "ketama\"", "modulo\"", "rendezvous\""] {
+            let found = of_both(&format!("distribution = \"{lines}"));
+            assert_eq!(found.reads, found.writes, "{lines}");
+        }
+    }
+
+    /// A write goes to every holder: a server more takes none of it from another, and the holders
+    /// of what is lost have it already.
+    #[test]
+    fn a_write_that_several_hold_is_copied_to_a_new_server_and_goes_to_no_heir() {
+        let everywhere = of_both("").writes;
+        assert_eq!(everywhere.more[1], [0.0, 1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(everywhere.more[3], [0.0, 0.0, 0.0, 1.0, 1.0], "one copy more");
+        assert_eq!(everywhere.lost, vec![vec![0.0; 4]; 4]);
+        assert_eq!(everywhere.fails, [1.0; 4], "the answer is an error");
+        assert_eq!(of_both("when_down = \"next\"").writes.fails, [1.0; 4], "there is no next one");
+        assert_eq!(of_both("writes = \"first\"").writes.fails, [0.0; 4]);
+        assert_eq!(of_both("writes = \"quorum\"").writes.fails, [0.0; 4]);
+        let ring = of_both("distribution = \"ketama\"\nreplicas = \"all\"");
+        for server in 0..4 {
+            assert!((ring.reads.more[server][4] - 0.2).abs() < 1e-9, "{:?}", ring.reads.more);
+            assert!((ring.writes.more[server][server] - 1.0).abs() < 1e-9, "{:?}", ring.writes.more);
+        }
+        let new: f64 = ring.writes.more.iter().map(|route| route[4]).sum();
+        assert!((new - 1.0).abs() < 1e-9, "{:?}", ring.writes.more);
+        let two = of_both("distribution = \"ketama\"\nreplicas = 2\nwhen_down = \"next\"").writes;
+        for server in 0..4 {
+            assert!((sum(&two.lost[server]) - 1.0).abs() < 1e-9, "the next stands in: {:?}", two.lost);
+            assert!((sum(&two.more[server]) - 1.0).abs() < 1e-9, "no more copies: {:?}", two.more);
+        }
+        assert_eq!(two.fails, [0.0; 4]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Which of a pool's servers are asked for a key. No socket, no clock: who is up and who is busy is
 //! told.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub(crate) struct Pool {
     order: Vec<usize>,
     /// How the keys of a request were divided last.
     runs: Vec<(ServerId, usize)>,
-    turn: usize,
+    rounds: ReadRounds,
     random: u64,
     /// Requests of this pool under way.
     busy: u32,
@@ -170,6 +171,45 @@ fn least<C: Ord>(order: &[usize], cost: impl Fn(usize) -> C) -> usize {
     order.iter().copied().min_by_key(|&place| cost(place)).expect("there is a place")
 }
 
+/// One of the places with the least `cost`, drawn.
+fn any_least(order: &[usize], cost: impl Fn(usize) -> usize, random: &mut u64) -> usize {
+    let (mut found, mut lowest, mut alike) = (order[0], cost(order[0]), 1);
+    for &place in &order[1..] {
+        let cost = cost(place);
+        alike = match cost.cmp(&lowest) {
+            Ordering::Less => 1,
+            Ordering::Equal => alike + 1,
+            Ordering::Greater => continue,
+        };
+        // Each of those that are alike so far with the same probability.
+        if alike == 1 || draw(random).is_multiple_of(alike) {
+            (found, lowest) = (place, cost);
+        }
+    }
+    found
+}
+
+/// Whose turn it is: each has one in a round, which begins at a place that is drawn. Were it always
+/// the same, keys that are asked for together time and again would each be read at one holder.
+#[derive(Debug)]
+struct ReadRounds {
+    start: usize,
+    /// Turns of this round that are over.
+    taken: usize,
+}
+
+impl ReadRounds {
+    /// The next turn's place, of so many.
+    fn turn(&mut self, places: usize, random: &mut u64) -> usize {
+        if self.taken >= places {
+            *self = Self { start: draw(random) as usize, taken: 0 };
+        }
+        let place = (self.start + self.taken) % places;
+        self.taken += 1;
+        place
+    }
+}
+
 /// xorshift64*: any even spread will do, and the same run draws the same.
 fn draw(random: &mut u64) -> u64 {
     *random ^= *random >> 12;
@@ -182,6 +222,14 @@ impl Member {
     /// Whether it is given no reads at all.
     fn is_left_out(&self, now: Stamp) -> bool {
         self.returning.is_some_and(|from| now < from)
+    }
+
+    /// Another holder was given `keys` keys, and has been given so many now. Where this one is down
+    /// and has been given fewer, it would have had them.
+    fn passed_over(&mut self, given: u64, keys: u64) {
+        if !self.up && self.given < given {
+            self.given += keys;
+        }
     }
 
     /// Whether it is there to be read.
@@ -274,7 +322,7 @@ impl Pool {
             pushed: None,
             order: Vec::new(),
             runs: Vec::new(),
-            turn: 0,
+            rounds: ReadRounds { start: 0, taken: usize::MAX },
             random: 0x9E37_79B9_7F4A_7C15,
             busy: 0,
             counts: PoolCounts::default(),
@@ -363,8 +411,9 @@ impl Pool {
     }
 
     /// A server can be asked again. It starts level with the least loaded of the others: what it
-    /// missed while it was away would otherwise come over it all at once. After an ejection its
-    /// share grows `gradually`.
+    /// missed while it was away would otherwise come over it all at once. What it missed of keys
+    /// that others held too [counts](Self::read) as given already. After an ejection its share
+    /// grows `gradually`.
     pub(crate) fn server_up(&mut self, server: ServerId, now: Stamp, gradually: bool) {
         let level = self.members.iter().filter(|member| member.up).map(|member| member.given).min();
         if let Some(place) = self.place_of(server) {
@@ -393,9 +442,11 @@ impl Pool {
         let is_back = self.successor.take().is_some();
         let is_placed_anew = self.spec.placement != spec.placement || self.spec.copies != spec.copies;
         if is_back || is_placed_anew || self.servers != servers {
-            // A key may have another holder now, which does not have it.
+            // A key may have another holder now, which does not have it, and is not made to catch
+            // up with what others were given.
             for member in &mut self.members {
                 member.since = member.up.then_some(now);
+                member.given = 0;
             }
         }
         self.places = PlacesByServer::of(&servers);
@@ -543,20 +594,17 @@ impl Pool {
         self.spec.placement.as_ref().map(|placement| placement.number(key))
     }
 
-    /// How many of the `found` servers that [`Self::holders`] gave are to be read: those that hold
-    /// the key while they are up, else those that stand in. A stand-in has only what was written
-    /// while a holder was down, now or at an earlier time.
-    pub(crate) fn readable(&mut self, key: &[u8], found: usize) -> usize {
-        let Some(placement) = &self.spec.placement else { return found };
+    /// Who is to be read in place of the servers that [`Self::holders`] gives: those that hold the
+    /// key, up or not, while one of them is up; none: these servers, of which some may stand in. A
+    /// stand-in has only what was written while a holder was down, now or at an earlier time.
+    pub(crate) fn readable(&mut self, key: &[u8]) -> Option<Holders> {
+        let placement = self.spec.placement.as_ref()?;
         if self.spec.when_down != WhenDown::Next || self.members.iter().all(|member| member.up) {
-            return found;
+            return None;
         }
         placement.replicas(key, self.spec.copies, &mut self.order);
-        match self.order.iter().filter(|&&place| self.members[place].up).count() {
-            0 => found,
-            // In the order of placement, so that they come before those that stand in.
-            living => living,
-        }
+        let living = self.order.iter().any(|&place| self.members[place].up);
+        living.then(|| Holders::Few(self.order.iter().map(|&place| self.servers[place]).collect()))
     }
 
     /// Whether any of these servers is up.
@@ -576,7 +624,7 @@ impl Pool {
     }
 
     /// The holder to be asked for `keys` keys, which then count as given to it; none if all are
-    /// down or `tried`. `load` says how many answers a server owes.
+    /// down or `tried`. `load` says how much a read would come behind at a server.
     pub(crate) fn read(
         &mut self,
         holders: &[ServerId],
@@ -594,7 +642,7 @@ impl Pool {
         if self.pushed.as_ref().is_some_and(|pushed| pushed.until <= now) {
             self.push(None, now);
         }
-        let Self { spec, servers, places, members, pushed, order, turn, random, .. } = self;
+        let Self { spec, servers, places, members, pushed, order, rounds, random, .. } = self;
         order.clear();
         let by_place = spec.reads == Reads::Primary && spec.placement.is_some();
         if holders.len() == members.len() && !by_place {
@@ -605,6 +653,7 @@ impl Pool {
             let places = untried.filter_map(|&server| places.of_server(server));
             order.extend(places.filter(|&place| members[place].up));
         }
+        let some_missing = order.len() < holders.len();
         // One that is left out, or has just come back, gets what any such server gets.
         let pushed = pushed.as_mut().filter(|pushed| members[pushed.place].returning.is_none());
         if let Some(place) = pushed.and_then(|pushed| pushed.takes(order)) {
@@ -617,13 +666,11 @@ impl Pool {
                 _ if order.len() < 2 => *order.first()?,
                 Reads::Primary => order[0],
                 Reads::LeastWork => least(order, |place| members[place].given),
-                Reads::LeastOutstanding => least(order, |place| (owed(place), members[place].given)),
+                // Not the one given the least: that is the one that has been slow.
+                Reads::LeastOutstanding => any_least(order, owed, random),
                 // Whose turn it was did not take it: to the next one it would be a second turn.
                 Reads::RoundRobin if declined => order[(draw(random) % order.len() as u64) as usize],
-                Reads::RoundRobin => {
-                    *turn = turn.wrapping_add(1);
-                    order[*turn % order.len()]
-                }
+                Reads::RoundRobin => order[rounds.turn(order.len(), random)],
                 Reads::TwoChoices => {
                     let first = (draw(random) % order.len() as u64) as usize;
                     let second =
@@ -638,6 +685,13 @@ impl Pool {
                 order.retain(|&other| other != place);
                 declined = true;
                 continue;
+            }
+            if some_missing {
+                // So does what one that is down does not get.
+                let given = members[place].given;
+                for other in holders.iter().filter_map(|&server| places.of_server(server)) {
+                    members[other].passed_over(given, keys as u64);
+                }
             }
             return Some(servers[place]);
         }
@@ -803,7 +857,7 @@ impl Pool {
         self.changes.has(key, now, span)
     }
 
-    /// A read has been asked: it pays for a share of a retry.
+    /// A server has been asked for a read, or for a part of one: that pays for a share of a retry.
     pub(crate) fn reads_one(&mut self) {
         self.retries.earn();
     }
@@ -813,9 +867,9 @@ impl Pool {
         self.retries.has_one()
     }
 
-    /// A read is tried again.
-    pub(crate) fn retries_one(&mut self) {
-        self.retries.spend();
+    /// A read is tried again, with so many requests.
+    pub(crate) fn retries_one(&mut self, requests: usize) {
+        self.retries.spend_all(requests);
         self.counts.retries += 1;
     }
 
@@ -837,12 +891,20 @@ impl Pool {
         }
     }
 
-    /// One of its servers has answered a read after `time`. Those that are slow are given no reads
-    /// for a while, `eject_for`, where others hold the same.
-    pub(crate) fn member_took(&mut self, server: ServerId, time: Nanos, now: Stamp, eject_for: Nanos) {
+    /// One of its servers has answered a read after `time`, and whether it has `found` what was
+    /// asked for, or nothing. Those that are slow are given no reads for a while, `eject_for`,
+    /// where others hold the same.
+    pub(crate) fn member_took(
+        &mut self,
+        server: ServerId,
+        time: Nanos,
+        found: bool,
+        now: Stamp,
+        eject_for: Nanos,
+    ) {
         let Self { quickness: Some(quickness), places, members, counts, .. } = self else { return };
         let Some(place) = places.of_server(server) else { return };
-        if !quickness.took(place, time, now) {
+        if !quickness.took(place, time, found, now) {
             return;
         }
         let slowest = quickness.slowest();
@@ -1012,6 +1074,12 @@ impl Budget {
 
     fn has_one(&self) -> bool {
         self.saved >= 1.0
+    }
+
+    /// Spends so many, also those that are earned only later: of several that belong together the
+    /// first was paid for.
+    fn spend_all(&mut self, extras: usize) {
+        self.saved -= extras as f64;
     }
 
     pub(crate) fn spend(&mut self) -> bool {

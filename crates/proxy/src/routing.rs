@@ -150,7 +150,7 @@ impl Routing {
     }
 
     /// The holder of `key` that is read, by the pool's policy, and given `keys` keys; none where
-    /// all are down. `load` says how many answers a server owes.
+    /// all are down. `load` says how much a read would come behind at a server.
     pub(crate) fn choose(
         &mut self,
         pool: PoolId,
@@ -160,25 +160,31 @@ impl Routing {
         now: Stamp,
         load: impl Fn(ServerId) -> usize,
     ) -> Option<ServerId> {
-        let readable = self.pools[pool.index()].readable(key, holders.len());
-        self.pools[pool.index()].read(&holders[..readable], |_| false, keys, now, self.ramp, load)
+        let pool = &mut self.pools[pool.index()];
+        let readable = pool.readable(key);
+        pool.read(readable.as_deref().unwrap_or(holders), |_| false, keys, now, self.ramp, load)
     }
 
-    /// A holder of `key` that is read after others have been `tried`: one that stands in if there
-    /// is no other.
+    /// A holder of `key` that is read after others have been `tried`; with `stand_ins` one that
+    /// stands in if there is no other.
     pub(crate) fn choose_next(
         &mut self,
         pool: PoolId,
         key: &[u8],
+        stand_ins: bool,
         tried: impl Fn(ServerId) -> bool,
         now: Stamp,
         load: impl Fn(ServerId) -> usize,
     ) -> Option<ServerId> {
         let pool = &mut self.pools[pool.index()];
         let holders = pool.holders(key);
-        let readable = pool.readable(key, holders.len());
-        let found = pool.read(&holders[..readable], &tried, 1, now, self.ramp, &load);
-        found.or_else(|| pool.read(&holders, &tried, 1, now, self.ramp, &load))
+        let readable = pool.readable(key);
+        let first = readable.as_deref().unwrap_or(&holders);
+        let found = pool.read(first, &tried, 1, now, self.ramp, &load);
+        if found.is_some() || !stand_ins {
+            return found;
+        }
+        pool.read(&holders, &tried, 1, now, self.ramp, &load)
     }
 
     /// `unix` as for [`Self::new`], once the wall was set.

@@ -384,11 +384,14 @@ fn of_effect(headroom: &Headroom, effect: &ChangeEffect) -> String {
         Some(_) => format!("holds up to {} ({})", rate(capacity.mean), range(capacity)),
         None => format!("full at {} ({})", rate(capacity.mean), range(capacity)),
     });
+    let limit = effect.capacity_per_s.or(headroom.capacity_per_s);
     let holds = match (effect.holds, capacity.is_some()) {
-        (Some(false), true) => Some("which the traffic now exceeds".to_owned()),
+        (_, true) => limit
+            .filter(|limit| headroom.traffic.now_per_s > limit.mean)
+            .map(|_| "which the traffic now exceeds".to_owned()),
         (Some(true), false) => Some("holds".to_owned()),
         (Some(false), false) => Some("breaks".to_owned()),
-        _ => None,
+        (None, false) => limit.map(|limit| format!("may break: the limit is {}/s", range(limit))),
     };
     let parts: Vec<_> = match capacity {
         Some(capacity) => {
@@ -397,7 +400,8 @@ fn of_effect(headroom: &Headroom, effect: &ChangeEffect) -> String {
         }
         None => time.into_iter().chain(holds).collect(),
     };
-    parts.join(", ")
+    let fails = effect.fails.map(|share| format!("{} of the requests fail", Unit::Share.show(share)));
+    once(parts.join(", ")).chain(fails).collect::<Vec<_>>().join("; ")
 }
 
 fn check(headroom: &Headroom) -> Option<String> {
@@ -458,6 +462,7 @@ mod tests {
             change: change.to_owned(),
             capacity_per_s: None,
             quantile_s: None,
+            fails: None,
             holds: None,
             silent: None,
         };
@@ -490,6 +495,14 @@ mod tests {
                     ..effect("server lost (worst)")
                 },
                 ChangeEffect { silent: Some("sizes_do_not_vary".into()), ..effect("values x2") },
+                ChangeEffect { quantile_s: Some(0.007), ..effect("traffic x2") },
+                ChangeEffect {
+                    capacity_per_s: Some(estimate(2_300.0, 2_800.0, 3_100.0)),
+                    quantile_s: Some(0.004),
+                    fails: Some(0.378),
+                    holds: Some(false),
+                    ..effect("server a lost")
+                },
             ],
             check: Some(ModelCheck { mean: 0.02, p95: 0.01, blocks: 6 }),
             assumes: vec!["servers keep the speed they show".to_owned()],
@@ -515,6 +528,9 @@ what if    traffic x1.5: p99 4.40 ms, holds
 what if    server lost (worst): holds up to 1,000/s (900 - 1,100), which the
            traffic now exceeds, p99 20.0 ms at the traffic now
 what if    values x2: no conclusion (sizes do not vary)
+what if    traffic x2: p99 7.00 ms, may break: the limit is 2,323 - 3,169/s
+what if    server a lost: holds up to 2,800/s (2,300 - 3,100), p99 4.00 ms at
+           the traffic now; 37.8 % of the requests fail
 check      response time modelled over measured: mean +2 %, p95 +1 %, over 6
            stretches of traffic
 assumes    servers keep the speed they show

@@ -7,6 +7,7 @@
 //! | [`proxy`] | the event loops of the proxy, and its threads |
 //! | `admin` | what monitoring asks, beside the loop |
 //! | `clients` | which clients ask for how much |
+//! | `descriptor` | what a connection to a server that is lost keeps for the next |
 //! | `driver` | the connections of any service's clients: in, read, written, out |
 //! | `headroom` | what is answered about the headroom of the running traffic |
 //! | `live` | what a model of the running traffic is given |
@@ -26,6 +27,7 @@ mod admin;
 pub mod broker;
 pub mod cache;
 mod clients;
+mod descriptor;
 mod driver;
 mod headroom;
 mod live;

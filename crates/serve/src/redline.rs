@@ -33,6 +33,9 @@ use crate::threads::{Spawn, spawn};
 const LOOK: Duration = Duration::from_secs(1);
 /// How long an order holds.
 const HOLDS: Nanos = Nanos::from_secs(4);
+/// How long after its request one may begin: an answer to a later one would find its connection
+/// ended (`krarup_net::http`), so that nothing would watch what it began.
+const BEGINS_WITHIN: Duration = Duration::from_secs(80);
 /// The least headroom, as a multiple of the traffic of now.
 const LEAST_HEADROOM: f64 = 1.5;
 /// What a redline is given where nothing is said.
@@ -56,6 +59,8 @@ struct RedlineState {
     number: u64,
     running: bool,
     stop: bool,
+    /// When the end was asked for last.
+    end_asked: Option<Instant>,
     /// When each server was pushed last.
     pushed: HashMap<String, Instant>,
     /// Since when all servers have had their usual shares, by the loops' clock.
@@ -66,6 +71,19 @@ impl RedlineState {
     fn is_free(&self) -> Result<(), Mistake> {
         if self.running {
             return Err(Mistake::new("another one is under way", "DELETE /redline ends it"));
+        }
+        Ok(())
+    }
+
+    /// Whether one may begin that was asked for then: telling the headroom may have taken long.
+    fn may_begin(&self, asked_at: Instant) -> Result<(), (u16, Mistake)> {
+        self.is_free().map_err(|why| (409, why))?;
+        if self.end_asked.is_some_and(|ended| ended >= asked_at) {
+            return Err((409, Mistake::plain("it was ended before it had begun")));
+        }
+        if asked_at.elapsed() > BEGINS_WITHIN {
+            let what = "telling the headroom took too long, and nothing was begun";
+            return Err((503, Mistake::new(what, "ask again")));
         }
         Ok(())
     }
@@ -151,8 +169,9 @@ impl LiveRedline {
             },
             HttpMethod::Delete => self.end(),
             HttpMethod::Post => {
-                let asked = AskedRedline::of(query);
-                match asked.map_err(|why| (400, why)).and_then(|asked| self.begin(&asked, spawn)) {
+                let (asked_at, asked) = (Instant::now(), AskedRedline::of(query));
+                let asked = asked.map_err(|why| (400, why));
+                match asked.and_then(|asked| self.begin(&asked, asked_at, spawn)) {
                     Ok(report) => json(serde_json::to_string_pretty(&report)),
                     Err((status, why)) => HttpResponse::text(status, format!("{why}\n")),
                 }
@@ -160,9 +179,11 @@ impl LiveRedline {
         }
     }
 
-    /// Ends the one that runs, and waits until the usual shares are back.
+    /// Ends the one that runs, and waits until the usual shares are back. What was asked for before
+    /// and has not begun yet does not begin.
     fn end(&self) -> HttpResponse {
         let mut state = lock(&self.state);
+        state.end_asked = Some(Instant::now());
         if !state.running {
             return HttpResponse::text(404, "no redline is under way\n");
         }
@@ -178,7 +199,12 @@ impl LiveRedline {
         }
     }
 
-    fn begin(self: &Arc<Self>, asked: &AskedRedline, spawn: Spawn) -> Result<RedlineReport, (u16, Mistake)> {
+    fn begin(
+        self: &Arc<Self>,
+        asked: &AskedRedline,
+        asked_at: Instant,
+        spawn: Spawn,
+    ) -> Result<RedlineReport, (u16, Mistake)> {
         let refused = |why: Mistake| (409, why);
         let stuck = || (503, Mistake::plain("an event loop did not answer within a second"));
         let live = self.live.ask().ok_or_else(stuck)?;
@@ -226,7 +252,7 @@ impl LiveRedline {
             return Ok(prepared.planned());
         }
         let mut state = lock(&self.state);
-        state.is_free().map_err(refused)?;
+        state.may_begin(asked_at)?;
         let (own, (give, given)) = (Arc::clone(self), mpsc::channel());
         // The thread ends where it is given none to run.
         spawn("redline", Box::new(move || given.into_iter().for_each(|prepared| own.run(prepared))))

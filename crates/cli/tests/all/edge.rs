@@ -502,6 +502,32 @@ fn threads_that_may_open_no_more_files_say_so() {
     }
 }
 
+/// Clients that wait to be accepted would take the descriptor of the connection that is lost.
+#[test]
+fn a_server_that_was_restarted_is_connected_to_again_while_clients_wait_for_files() {
+    let port = Port::new();
+    let (server, servers) = (Program::cache_at(&port), port.address().to_string());
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 64; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_krarup"), "proxy"]);
+    command.args(["--listen", "127.0.0.1:0", "--servers", &servers]);
+    let mut proxy = Program::spawn(command).listening();
+    let mut clients: Vec<Peer> = (0..70).map(|_| proxy.connect()).collect();
+    proxy.says_text("cannot accept clients");
+    let accepted = clients[0].count("curr_connections") as usize;
+    server.kill();
+    proxy.says_text("is down");
+    // One leaves, and the first that waits takes its place: so would the next take the server's.
+    drop(clients.remove(1));
+    let next = &mut clients[accepted - 1];
+    next.send(b"version\r\n").unwrap();
+    next.line().unwrap();
+    let _server = Program::cache_at(&port);
+    until("the server is connected to again", || {
+        clients[0].send(b"get a\r\n").unwrap();
+        clients[0].line().unwrap() == b"END\r\n"
+    });
+}
+
 #[test]
 fn a_listening_socket_that_stands_in_for_no_address_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -76,6 +76,39 @@ fn monitoring_tells_that_no_files_are_left() {
     assert!(are_used_up() && are_used_up(), "{} clients", clients.len());
 }
 
+/// As in a container that may have no more threads.
+#[test]
+fn monitoring_is_answered_where_no_thread_is_given() {
+    // Root is given threads whatever the limit is.
+    let is_root = rustix::process::geteuid().is_root();
+    let as_user = |program: &str| {
+        let mut command = Command::new(if is_root { "setpriv" } else { program });
+        if is_root {
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
+        }
+        command
+    };
+    let krarup = env!("CARGO_BIN_EXE_krarup");
+    if !as_user(krarup).arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return skipped(&format!("another user may not run {krarup}"));
+    }
+    let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
+    let servers = server.address().to_string();
+    let mut command = as_user(krarup);
+    command.args(["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--servers", &servers]);
+    let mut proxy = Program::spawn(command);
+    let admin = admin(&mut proxy);
+    let proxy = proxy.listening();
+    let mut limit = as_user("prlimit");
+    limit.args(["--pid", &proxy.id().to_string(), "--nproc=1"]);
+    assert!(limit.status().is_ok_and(|status| status.success()), "{limit:?}");
+    for _ in 0..2 {
+        assert_eq!(get(admin, "/health"), (200, "ok\n".into()));
+    }
+    let ended = proxy.stop();
+    assert!(!ended.errors.contains("panicked"), "{ended:?}");
+}
+
 #[test]
 fn metrics_count_what_clients_did_and_a_proxy_with_a_server_is_ready() {
     let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
@@ -148,6 +181,7 @@ fn metrics_count_what_clients_did_and_a_proxy_with_a_server_is_ready() {
     let (_, expected) = get(admin, "/ready");
     assert_eq!(code, Some(1));
     assert!(why.contains(&format!("error: {admin}: {}", expected.trim())), "{why} {expected}");
+    assert!(!why.contains("--admin"), "it is the right address: {why}");
     assert!(proxy.stop().success);
     let (code, why) = health(&[&admin.to_string()]);
     assert!(code == Some(1) && why.contains("hint: give the proxy or the broker an address"), "{why}");

@@ -96,6 +96,17 @@ fn output_that_a_full_disk_does_not_take_is_an_error_that_says_so() {
     }
 }
 
+/// At the limit comes a signal, which ends a process that does not handle it.
+#[test]
+fn output_beyond_the_limit_of_a_file_is_an_error_that_says_so() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 0; exec \"$@\" >\"$0\""]).arg(fresh("output-limited"));
+    command.args([env!("CARGO_BIN_EXE_krarup"), "model", "example"]);
+    let ended = Program::spawn(command).ended();
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.errors.contains("stdout cannot be written: File too large"), "{ended:?}");
+}
+
 #[test]
 fn a_word_that_is_no_text_is_a_mistake_and_may_be_the_name_of_a_file() {
     let ended = |words: &[&OsStr]| {

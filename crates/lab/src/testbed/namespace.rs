@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -22,12 +23,12 @@ pub fn inside<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let place = Path::new("/run/netns").join(space);
-    let there = std::thread::spawn(move || {
+    let there = thread::Builder::new().spawn(move || {
         let file = File::open(place)?;
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
         work()
     });
-    there.join().unwrap_or_else(|_| Err(io::Error::other("the thread that went there panicked")))
+    there?.join().unwrap_or_else(|_| Err(io::Error::other("the thread that went there panicked")))
 }
 
 /// Kills what is still in a namespace of ours: a runner that is killed may have started a process

@@ -2,12 +2,13 @@
 //! fails.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write, copy};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write, copy};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use krarup_units::{Mistake, Seconds};
@@ -90,6 +91,31 @@ fn beat(mut stdin: ChildStdin, words: &Receiver<String>) {
 /// What a load generator told of its last second; empty before it told any.
 pub type LastSecond = Arc<Mutex<String>>;
 
+/// What a thread does.
+type ThreadWork = Box<dyn FnOnce() + Send>;
+
+/// Begins a thread, which the system may refuse.
+fn spawn(work: ThreadWork) -> io::Result<()> {
+    thread::Builder::new().spawn(work).map(drop)
+}
+
+/// Passes on what a process tells, line by line; of the seconds of a load generator the last is
+/// kept.
+fn pass_lines(stderr: ChildStderr, send: &Sender<String>, second: &LastSecond) {
+    let mut lines = BufReader::new(stderr);
+    let mut line = Vec::new();
+    while matches!(lines.read_until(b'\n', &mut line), Ok(count) if count > 0) {
+        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        // What passes is no word of an error: only the last of it is kept.
+        if is_second(&text) {
+            *second.lock().unwrap_or_else(PoisonError::into_inner) = text;
+        } else if send.send(text).is_err() {
+            break;
+        }
+        line.clear();
+    }
+}
+
 /// Whether a line is one that `krarup load --progress json` writes once a second.
 fn is_second(line: &str) -> bool {
     line.starts_with('{') && line.contains("\"second\":")
@@ -149,6 +175,17 @@ impl ChildProcess {
         feed: Feed,
         drain: Drain,
     ) -> Result<Self, StationError> {
+        Self::start_by(spawn, name, command, feed, drain)
+    }
+
+    /// The same with threads that `spawn` begins. Where it refuses one the process is killed.
+    fn start_by(
+        spawn: impl Fn(ThreadWork) -> io::Result<()>,
+        name: &str,
+        command: &mut Command,
+        feed: Feed,
+        drain: Drain,
+    ) -> Result<Self, StationError> {
         let fail = |why: String| StationError::new(name, why);
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command
@@ -161,14 +198,15 @@ impl ChildProcess {
                 certain: matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied),
                 ..fail(format!("`{program}` cannot be started: {error}"))
             })?;
+        let mut threads: Vec<ThreadWork> = Vec::new();
         let agent = match (feed, child.stdin.take()) {
             (Feed::All(mut from), Some(mut stdin)) => {
-                std::thread::spawn(move || copy(&mut from, &mut stdin));
+                threads.push(Box::new(move || _ = copy(&mut from, &mut stdin)));
                 None
             }
             (Feed::Beats, Some(stdin)) => {
                 let (agent, words) = channel();
-                std::thread::spawn(move || beat(stdin, &words));
+                threads.push(Box::new(move || beat(stdin, &words)));
                 Some(agent)
             }
             _ => None,
@@ -176,25 +214,12 @@ impl ChildProcess {
         let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
         let (whole, kept) = channel();
-        std::thread::spawn(move || whole.send(drain(stdout)));
+        threads.push(Box::new(move || _ = whole.send(drain(stdout))));
         let (send, lines) = channel();
         let second = LastSecond::default();
         let its = Arc::clone(&second);
-        std::thread::spawn(move || {
-            let mut lines = BufReader::new(stderr);
-            let mut line = Vec::new();
-            while matches!(lines.read_until(b'\n', &mut line), Ok(count) if count > 0) {
-                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-                // What passes is no word of an error: only the last of it is kept.
-                if is_second(&text) {
-                    *its.lock().unwrap_or_else(PoisonError::into_inner) = text;
-                } else if send.send(text).is_err() {
-                    break;
-                }
-                line.clear();
-            }
-        });
-        Ok(Self {
+        threads.push(Box::new(move || pass_lines(stderr, &send, &its)));
+        let process = Self {
             name: name.to_owned(),
             child,
             lines,
@@ -208,7 +233,10 @@ impl ChildProcess {
             remote_id: None,
             cpu: None,
             passed: None,
-        })
+        };
+        let begun = threads.into_iter().try_for_each(spawn);
+        begun.map_err(|error| fail(format!("no thread can be had: {error}")))?;
+        Ok(process)
     }
 
     /// From now on it may use as much of the processors as this allows, and no more.
@@ -548,6 +576,8 @@ impl Drop for ChildProcess {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(30);
@@ -574,6 +604,24 @@ mod tests {
         );
         let missing = ChildProcess::start("server", &mut Command::new("/nowhere/memcached")).unwrap_err();
         assert!(missing.to_string().contains("`/nowhere/memcached` cannot be started"), "{missing}");
+    }
+
+    /// It would disturb what is measured next.
+    #[test]
+    fn one_for_which_the_system_gives_no_thread_is_killed_and_is_an_error() {
+        let (over, ended) = channel();
+        let drain = move |stdout| {
+            let bytes = keep_all(stdout);
+            over.send(()).unwrap();
+            bytes
+        };
+        let is_first = Cell::new(true);
+        let one = |work| if is_first.take() { spawn(work) } else { Err(ErrorKind::WouldBlock.into()) };
+        let (mut sleep, nothing) = (Command::new("sleep"), Feed::Nothing);
+        sleep.arg("1000");
+        let error = ChildProcess::start_by(one, "station", &mut sleep, nothing, Box::new(drain)).unwrap_err();
+        assert!(error.to_string().contains("no thread can be had") && !error.certain, "{error}");
+        ended.recv_timeout(LONG).unwrap();
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 
 use krarup_load::LoadResult;
@@ -313,17 +314,20 @@ impl<'a> TrialRun<'a> {
         let (order, clock) = (&self.faults[..], self.own_clock);
         let forgets = Stamp(begin.0.saturating_sub(Nanos::from(lead / READY).0));
         let changed = &mut *stations;
-        let (loaded, applied) = std::thread::scope(|scope| {
-            let faults_thread = scope.spawn(move || {
+        let (loaded, applied) = thread::scope(|scope| {
+            let faults_thread = thread::Builder::new().spawn_scoped(scope, move || {
                 if brokers && waits_until(forgets, &|| clock.now(), &ended) {
                     changed.middleware.iter().try_for_each(|one| forget(one, "stats-reset"))?;
                 }
                 apply_faults(starter, changed, order, (begin, spec.phases.measure), clock, &ended)
             });
+            let faults_thread = faults_thread
+                .map_err(|error| StationError::new("faults", format!("no thread can be had: {error}")))?;
             let loaded = self.load(&targets, together, lead);
             drop(over);
-            (loaded, faults_thread.join().expect("the thread of the faults does not panic"))
-        });
+            let applied = faults_thread.join().expect("the thread of the faults does not panic");
+            Ok::<_, StationError>((loaded, applied))
+        })?;
         // A fault that could not be done explains what became of the load.
         let applied = applied?;
         let (loads, load_commands) = loaded.map_err(Unmeasured::of_load)?;

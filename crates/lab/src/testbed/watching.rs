@@ -84,7 +84,9 @@ impl Watching {
             let lines = starter.hosts.network().map(Namespaces::lines).unwrap_or_default();
             let lines = lines.into_iter().map(|(name, process)| Subject { name, process });
             let subjects = subjects("here", middleware, servers).into_iter().chain(lines).collect();
-            return Ok(Self::Here(Monitor::begin(subjects), lead));
+            let monitor = Monitor::begin(subjects)
+                .map_err(|error| StationError::new("monitor", format!("no thread can be had: {error}")))?;
+            return Ok(Self::Here(monitor, lead));
         }
         Self::begin_there(&machines, folder, (middleware, servers), lead, &starter.stop)
     }

@@ -108,12 +108,24 @@ pub struct LiveSystem {
     pub store_takes_nothing: bool,
 }
 
-/// Where the parts of requests go when servers change, as shares of what each server has now.
+/// Where the parts of requests go when servers change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartMoves {
-    /// For each server, when it is lost: what each gets of it. What is missing to 1 fails.
+    /// Those of reads.
+    pub reads: ServerMoves,
+    /// Those of writes, each of which has a part at every holder of its key.
+    pub writes: ServerMoves,
+}
+
+/// Where parts of one kind go, as shares of what each server has of them now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerMoves {
+    /// For each server, when it is lost: what each gets of it.
     pub lost: Vec<Vec<f64>>,
-    /// For each server, when there is one more: what each gets of it, the new one last.
+    /// For each server, when it is lost: of the requests with a part there the share that fails.
+    pub fails: Vec<f64>,
+    /// For each server, when there is one more: what each gets of it, the new one last. Beyond 1 in
+    /// all they are copies.
     pub more: Vec<Vec<f64>>,
 }
 
@@ -161,7 +173,8 @@ pub enum HeadroomChange {
     Traffic(f64),
     /// The number of workers times this.
     Workers(f64),
-    /// One more server, as fast as the slowest, that takes an equal share.
+    /// One more server, as fast as the slowest, that takes an equal share of what one server has to
+    /// do, and a copy of what all of them have.
     ServerMore,
     /// One server lost, whose share is divided among the others: the one of this number, or the
     /// worst.
@@ -483,10 +496,15 @@ pub struct ChangeEffect {
     /// The capacity after it; none where silent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_per_s: Option<CapacityEstimate>,
-    /// The quantile of the target at the traffic of now, in seconds.
+    /// The quantile of the target at the traffic of now, of the requests that do not fail, in
+    /// seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantile_s: Option<Seconds>,
-    /// Whether the target holds at the traffic of now.
+    /// The share of the requests that fail; none where none is known to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fails: Option<f64>,
+    /// Whether the target holds at the traffic of now, or at that of the change; none within the
+    /// interval of the capacity, where it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
     /// Why nothing is said of it.
@@ -565,7 +583,8 @@ pub struct Headroom {
     pub proven_per_s: ProvenRate,
     /// Every resource looked at, first to be full first.
     pub resources: Vec<ResourceState>,
-    /// The effects of the changes asked for.
+    /// The effects of the changes asked for; all silent where nothing is stated or projected of the
+    /// system as it is.
     pub what_if: Vec<ChangeEffect>,
     /// Whether the model gives what was measured.
     pub check: Option<ModelCheck>,

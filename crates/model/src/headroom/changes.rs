@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use super::answer::{
     Allowance, CapacityEstimate, ChangeEffect, CopyChange, HeadroomChange, HeadroomQuestion, LiveServer,
-    ResourceKind, Silence,
+    LiveSystem, PartMoves, ResourceKind, Silence,
 };
 use super::fitted::{COULD_MATTER, First, Fitted};
 use super::kept::{Kept, KeptPart};
-use super::replay::{ReplayServer, TrafficReplay};
+use super::replay::{PartRoutes, ReplayServer, TrafficReplay};
 use super::resources::ServerLimit;
 
 /// By how much the interval of a changed system is wider than that of the system as it is, in
@@ -19,12 +19,19 @@ const WIDER: f64 = 0.1;
 /// for its service time is the link's.
 const LINK_HIDES: f64 = 1.25;
 
+/// Where a greater share of the requests fails, too few are left to tell anything of.
+const MOST_FAILING: f64 = 0.99;
+
 /// A system whose changes are asked for.
 pub(super) struct ChangedFrom<'a> {
     pub(super) fitted: &'a Fitted<'a>,
     pub(super) first: &'a First,
-    /// Its capacity, without what is used up.
-    pub(super) base: CapacityEstimate,
+    /// Its capacity by the model: without what is used up, was proven, or missed the target.
+    pub(super) modelled: CapacityEstimate,
+    /// Its capacity with all that is known.
+    pub(super) capacity: CapacityEstimate,
+    /// The rate at which the target, or a looser one, was missed; infinite where none was.
+    pub(super) missed: f64,
     /// What is used of what there is, whatever the rate that the resources can do.
     pub(super) allowances: &'a [Allowance],
 }
@@ -35,6 +42,8 @@ struct AfterChange {
     full_at: f64,
     /// What each server that was there gets, over what it got before; zero of one that is lost.
     gets: Vec<f64>,
+    /// The share of the requests that fail.
+    fails: f64,
 }
 
 /// The effects of all changes asked for.
@@ -42,14 +51,40 @@ pub(super) fn effects(from: &ChangedFrom<'_>, question: &HeadroomQuestion) -> Ve
     question.changes.iter().map(|change| effect(from, question, change)).collect()
 }
 
+/// For the same reason nothing is said of any change.
+pub(super) fn withheld(
+    system: &LiveSystem,
+    changes: &[HeadroomChange],
+    why: &'static str,
+) -> Vec<ChangeEffect> {
+    let silent =
+        |change: &HeadroomChange| ChangeEffect { silent: Some(why.into()), ..nothing(words(system, change)) };
+    changes.iter().map(silent).collect()
+}
+
+/// A change in words, servers by name.
+fn words(system: &LiveSystem, change: &HeadroomChange) -> String {
+    let name = |server: usize| system.servers.get(server).map_or("?", |one| one.name.as_str());
+    match change {
+        HeadroomChange::Traffic(times) => format!("traffic x{times}"),
+        HeadroomChange::Workers(times) => format!("workers x{times}"),
+        HeadroomChange::ServerMore => "server +1".to_owned(),
+        HeadroomChange::ServerLost(None) => "server lost (worst)".to_owned(),
+        HeadroomChange::ServerLost(Some(server)) => format!("server {} lost", name(*server)),
+        HeadroomChange::ServerSlow(server, times) => format!("server {} x{times} slower", name(*server)),
+        HeadroomChange::Values(times) => format!("values x{times}"),
+        HeadroomChange::Replicas(change) => change.words().to_owned(),
+    }
+}
+
 fn effect(from: &ChangedFrom<'_>, question: &HeadroomQuestion, change: &HeadroomChange) -> ChangeEffect {
-    let ChangedFrom { fitted, base, .. } = *from;
+    let ChangedFrom { fitted, modelled, .. } = *from;
     let copied_behind = match change {
         HeadroomChange::Replicas(copies) => copied_behind(fitted, *copies),
         _ => None,
     };
     let mut replay = fitted.replay_for(from.first);
-    let words = fitted.words(change);
+    let words = words(fitted.system, change);
     if let HeadroomChange::Traffic(times) = change {
         return at_other_rate(from, question, &replay, words, *times);
     }
@@ -57,6 +92,10 @@ fn effect(from: &ChangedFrom<'_>, question: &HeadroomQuestion, change: &Headroom
         Ok(after) => after,
         Err(why) => return ChangeEffect { silent: Some(why.into()), ..nothing(words) },
     };
+    let fails = Some(after.fails).filter(|share| *share > 0.0);
+    if after.fails > MOST_FAILING {
+        return ChangeEffect { fails, holds: Some(false), ..nothing(words) };
+    }
     if let Some(kept) = &copied_behind {
         (replay.kept, replay.copies) = (kept, None);
     }
@@ -76,19 +115,28 @@ fn effect(from: &ChangedFrom<'_>, question: &HeadroomQuestion, change: &Headroom
         let why = Silence::TargetBelowIdle.name();
         return ChangeEffect { silent: Some(why.into()), ..nothing(words) };
     };
+    // By as much as the model is above what missed the target.
+    let capacity = capacity * (from.missed / modelled.mean).min(1.0);
     let estimate = CapacityEstimate {
-        low: capacity * base.low / base.mean * (-WIDER).exp(),
+        low: capacity * modelled.low / modelled.mean * (-WIDER).exp(),
         mean: capacity,
-        high: capacity * base.high / base.mean * WIDER.exp(),
+        high: capacity * modelled.high / modelled.mean * WIDER.exp(),
     };
     let estimate = from.used_up(&after.gets).map_or(estimate, |full| estimate.at_most(&full));
     let now = fitted.traffic.now();
+    let too_many_fail = question.target.is_some_and(|target| after.fails > 1.0 - target.quantile);
     ChangeEffect {
         capacity_per_s: Some(estimate),
         quantile_s: question.target.and_then(|target| fitted.quantile_at(&replay, target.quantile, now)),
-        holds: Some(now <= estimate.mean),
+        fails,
+        holds: if too_many_fail { Some(false) } else { holds_at(now, &estimate) },
         ..nothing(words)
     }
+}
+
+/// Whether a rate is below the limit: so it is up to the low end, and not beyond the high one.
+fn holds_at(rate: f64, limit: &CapacityEstimate) -> Option<bool> {
+    if rate <= limit.low { Some(true) } else { (rate > limit.high).then_some(false) }
 }
 
 impl ChangedFrom<'_> {
@@ -109,7 +157,7 @@ impl ChangedFrom<'_> {
 }
 
 fn nothing(change: String) -> ChangeEffect {
-    ChangeEffect { change, capacity_per_s: None, quantile_s: None, holds: None, silent: None }
+    ChangeEffect { change, capacity_per_s: None, quantile_s: None, fails: None, holds: None, silent: None }
 }
 
 fn at_other_rate(
@@ -125,13 +173,15 @@ fn at_other_rate(
         return ChangeEffect { silent: Some("no_target".into()), ..nothing(words) };
     };
     // What is refused has no response time.
-    if from.used_up(&vec![1.0; fitted.servers.len()]).is_some_and(|full| full.mean < rate) {
+    let used_up = from.used_up(&vec![1.0; fitted.servers.len()]).is_some_and(|full| full.mean < rate);
+    if used_up || from.missed < rate {
         return ChangeEffect { holds: Some(false), ..nothing(words) };
     }
     let Some(seconds) = fitted.quantile_at(replay, target.quantile, rate) else {
         return ChangeEffect { silent: Some("no_traffic".into()), ..nothing(words) };
     };
-    ChangeEffect { quantile_s: Some(seconds), holds: Some(seconds <= target.seconds), ..nothing(words) }
+    let holds = holds_at(rate, &from.capacity).filter(|holds| *holds == (seconds <= target.seconds));
+    ChangeEffect { quantile_s: Some(seconds), holds, ..nothing(words) }
 }
 
 /// The rate of all traffic at which the first server is full, if parts were shared out like this
@@ -202,7 +252,7 @@ fn changed<'a>(
         HeadroomChange::Replicas(change) => {
             times.fill(copies(fitted, *change)?);
             replay.copies = Some(*change);
-            return Ok(AfterChange { full_at: full_at(fitted, &shares, &times), gets: times });
+            return Ok(AfterChange { full_at: full_at(fitted, &shares, &times), gets: times, fails: 0.0 });
         }
         HeadroomChange::ServerMore => return one_more(fitted, replay, &shares),
         HeadroomChange::ServerLost(which) => return one_lost(fitted, replay, &shares, *which),
@@ -210,7 +260,8 @@ fn changed<'a>(
     for (server, factor) in replay.servers.iter_mut().zip(&times) {
         server.scale *= factor;
     }
-    Ok(AfterChange { full_at: full_at(fitted, &shares, &times), gets: vec![1.0; shares.len()] })
+    let full_at = full_at(fitted, &shares, &times);
+    Ok(AfterChange { full_at, gets: vec![1.0; shares.len()], fails: 0.0 })
 }
 
 /// What servers get, over what they got; 1 of one that got nothing: what it would use is not known.
@@ -265,9 +316,53 @@ impl CopiesSeen {
         Ok(Self { reads, awaited, behind, writes })
     }
 
-    /// Copies of a write for which no client waits.
+    /// Copies of a write.
+    fn each(&self) -> f64 {
+        (self.awaited + self.behind) / self.writes
+    }
+
+    /// Those of them for which no client waits.
     fn behind_each(&self) -> f64 {
         self.behind / self.writes
+    }
+}
+
+/// Whether what no client waits for is a copy of a write, and not a second read. Where that does
+/// not show, and one goes elsewhere than the other, nothing is told.
+fn late_are_writes(copies: &Result<CopiesSeen, &'static str>, matters: bool) -> Result<bool, &'static str> {
+    match copies {
+        Ok(seen) => Ok(seen.behind_each() >= 0.5),
+        Err(why) if matters && *why == "copies_unseen" => Err(*why),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Parts that each server gets of a request.
+struct PartShares {
+    /// Of reads.
+    reads: Vec<f64>,
+    /// Of writes.
+    writes: Vec<f64>,
+}
+
+impl PartShares {
+    /// Those of which these are the sums, as the routes tell writes from reads.
+    fn of(fitted: &Fitted<'_>, sums: &[f64], routes: &PartRoutes) -> Self {
+        let requests = fitted.kept.of_clients().count().max(1) as f64;
+        let mut writes = vec![0.0; sums.len()];
+        for part in fitted.kept.parts.iter().filter(|part| routes.is_write(part)) {
+            writes[part.server] += 1.0 / requests;
+        }
+        let reads = sums.iter().zip(&writes).map(|(all, writes)| (all - writes).max(0.0)).collect();
+        Self { reads, writes }
+    }
+
+    /// What a server gets by these routes.
+    fn at(&self, routes: &PartRoutes, server: usize) -> f64 {
+        let moved = |routes: &[Vec<f64>], shares: &[f64]| -> f64 {
+            routes.iter().zip(shares).map(|(route, share)| route[server] * share).sum()
+        };
+        moved(&routes.reads, &self.reads) + moved(&routes.writes, &self.writes)
     }
 }
 
@@ -277,7 +372,7 @@ impl CopiesSeen {
 fn copies(fitted: &Fitted<'_>, change: CopyChange) -> Result<f64, &'static str> {
     let seen = CopiesSeen::of(&fitted.kept)?;
     let written = seen.awaited + seen.behind;
-    let now = written / seen.writes;
+    let now = seen.each();
     let then = match change {
         CopyChange::More if now + 0.5 > used(fitted).len() as f64 => return Err("no_server_for_a_copy"),
         CopyChange::More => now + 1.0,
@@ -324,7 +419,7 @@ fn used(fitted: &Fitted<'_>) -> Vec<usize> {
 }
 
 /// A server as fast as the slowest takes its part of each of the others: by their placement, or an
-/// equal one.
+/// equal one, and a copy of each write that all of them have.
 fn one_more<'a>(
     fitted: &'a Fitted<'_>,
     replay: &mut TrafficReplay<'a>,
@@ -333,29 +428,51 @@ fn one_more<'a>(
     let servers = shares.len();
     let slowest = slowest(fitted).ok_or("no_queue_seen")?;
     let limit = fitted.limits[slowest].ok_or("no_queue_seen")?;
-    let givers = used(fitted).len() as f64;
-    let keeps = givers / (givers + 1.0);
+    let (givers, copies) = (used(fitted), CopiesSeen::of(&fitted.kept));
+    let keeps = givers.len() as f64 / (givers.len() as f64 + 1.0);
     // In which order its connections will be used is not known.
     replay.servers.push(ReplayServer { lane_order: &[], ..replay.servers[slowest].clone() });
-    let route = |server: usize| {
+    let route = |server: usize, here: f64, new: f64| {
         let mut route = vec![0.0; servers + 1];
-        (route[server], route[servers]) = (keeps, 1.0 - keeps);
+        (route[server], route[servers]) = (here, new);
         route
     };
-    let known = fitted.system.moves.as_ref().map(|moves| &moves.more);
-    let known = known.filter(|more| more.len() == servers);
-    replay.routes = known.cloned().unwrap_or_else(|| (0..servers).map(route).collect());
-    let gets =
-        |to: usize| -> f64 { replay.routes.iter().zip(shares).map(|(route, share)| route[to] * share).sum() };
+    let shared = |server: usize| route(server, keeps, 1.0 - keeps);
+    let copied = |server: usize| route(server, 1.0, f64::from(u8::from(givers.last() == Some(&server))));
+    let known = fitted.system.moves.as_ref().filter(|moves| moves.reads.more.len() == servers);
+    let each = copies.as_ref().map_or(1.0, CopiesSeen::each);
+    let (reads, writes): (Vec<_>, Vec<_>) = match known {
+        Some(moves) => (moves.reads.more.clone(), moves.writes.more.clone()),
+        None if givers.len() > 1 && each + 0.5 > givers.len() as f64 => {
+            ((0..servers).map(shared).collect(), (0..servers).map(copied).collect())
+        }
+        None => ((0..servers).map(shared).collect(), (0..servers).map(shared).collect()),
+    };
+    let late_are_writes = late_are_writes(&copies, reads != writes)?;
+    replay.routes = PartRoutes { reads, writes, late_are_writes, ..PartRoutes::default() };
+    let parts = PartShares::of(fitted, shares, &replay.routes);
+    let gets = |server: usize| parts.at(&replay.routes, server);
     let new = limit.full_at * shares[slowest] / gets(servers).max(1e-12);
     let rest: Vec<f64> = (0..servers).map(gets).collect();
     let full_at = full_at(fitted, &rest, &vec![1.0; servers]).min(new);
-    Ok(AfterChange { full_at, gets: over(&rest, shares) })
+    Ok(AfterChange { full_at, gets: over(&rest, shares), fails: 0.0 })
+}
+
+/// For each server the share of the requests that fail when it is lost.
+fn failing(fitted: &Fitted<'_>, moves: &PartMoves) -> Vec<f64> {
+    let (kept, mut fails) = (&fitted.kept, vec![0.0_f64; fitted.servers.len()]);
+    for part in kept.of_clients().flat_map(|request| &kept.parts[request.parts.clone()]) {
+        let of_kind = if part.is_write { &moves.writes } else { &moves.reads };
+        fails[part.server] += of_kind.fails[part.server];
+    }
+    let requests = kept.of_clients().count().max(1) as f64;
+    fails.iter().map(|count| (count / requests).min(1.0)).collect()
 }
 
 /// A server is lost, the worst one unless it is named, and its part goes where their placement has
-/// it go, or is divided among the others as theirs are. The worst is one with a part that goes to a
-/// server of which too little is known, and of that nothing is told.
+/// it go, or is divided among the others as theirs are; not that of writes that others have, too.
+/// The worst is one with a part that goes to a server of which too little is known, and of that
+/// nothing is told; else the one without which most requests fail.
 fn one_lost(
     fitted: &Fitted<'_>,
     replay: &mut TrafficReplay<'_>,
@@ -367,19 +484,28 @@ fn one_lost(
     if used.len() < 2 {
         return Err("only_one_server");
     }
-    let known = fitted.system.moves.as_ref().map(|moves| &moves.lost);
-    let known = known.filter(|lost| lost.len() == servers);
-    // What each gets of the server that is lost.
-    let heirs = |lost: usize| -> Vec<f64> {
-        if let Some(known) = known {
-            return known[lost].clone();
+    let known = fitted.system.moves.as_ref().filter(|moves| moves.reads.lost.len() == servers);
+    let copies = CopiesSeen::of(&fitted.kept);
+    let copied = copies.as_ref().is_ok_and(|seen| seen.each() >= 1.5);
+    let matters = known.is_some_and(|moves| moves.reads.lost != moves.writes.lost);
+    let late_are_writes = late_are_writes(&copies, matters)?;
+    let mut routes = PartRoutes { late_are_writes, ..PartRoutes::default() };
+    let parts = PartShares::of(fitted, shares, &routes);
+    let fails = known.map_or_else(|| vec![0.0; servers], |moves| failing(fitted, moves));
+    // What each gets of the server that is lost, of reads and of writes.
+    let heirs = |lost: usize| -> [Vec<f64>; 2] {
+        if let Some(moves) = known {
+            return [&moves.reads, &moves.writes].map(|moves| moves.lost[lost].clone());
         }
         let rest = (shares.iter().sum::<f64>() - shares[lost]).max(1e-12);
-        (0..servers).map(|server| if server == lost { 0.0 } else { shares[server] / rest }).collect()
+        let share = |server: usize| if server == lost { 0.0 } else { shares[server] / rest };
+        let shared: Vec<f64> = (0..servers).map(share).collect();
+        [shared.clone(), if copied { vec![0.0; servers] } else { shared }]
     };
     let after = |lost: usize| -> Vec<f64> {
-        let grown = |(server, gets): (usize, f64)| shares[server] + shares[lost] * gets;
-        let mut after: Vec<f64> = heirs(lost).into_iter().enumerate().map(grown).collect();
+        let [reads, writes] = heirs(lost);
+        let moved = |server: usize| parts.reads[lost] * reads[server] + parts.writes[lost] * writes[server];
+        let mut after: Vec<f64> = (0..servers).map(|server| shares[server] + moved(server)).collect();
         after[lost] = 0.0;
         after
     };
@@ -396,20 +522,27 @@ fn one_lost(
     };
     let worst = || {
         let unknown = used.iter().copied().find(|&server| is_unknown(server));
-        unknown.or_else(|| used.iter().copied().min_by(|a, b| rate(*a).total_cmp(&rate(*b))))
+        let worse =
+            |a: &usize, b: &usize| fails[*b].total_cmp(&fails[*a]).then(rate(*a).total_cmp(&rate(*b)));
+        unknown.or_else(|| used.iter().copied().min_by(worse))
     };
     let lost = which.or_else(worst).filter(|lost| *lost < servers).ok_or("no_such_server")?;
     if is_unknown(lost) {
         return Err("no_queue_seen");
     }
-    let route = |server: usize| -> Vec<f64> {
-        if server == lost {
-            return heirs(lost);
-        }
+    let stays = |server: usize| -> Vec<f64> {
         (0..servers).map(|other| f64::from(u8::from(other == server))).collect()
     };
-    replay.routes = (0..servers).map(route).collect();
-    Ok(AfterChange { full_at: rate(lost), gets: over(&after(lost), shares) })
+    let [reads, writes] = heirs(lost).map(|heirs| {
+        let mut all: Vec<Vec<f64>> = (0..servers).map(stays).collect();
+        all[lost] = heirs;
+        all
+    });
+    let nowhere = 1.0 - writes[lost].iter().sum::<f64>();
+    routes.writes_fail = known.map_or(0.0, |moves| moves.writes.fails[lost] / nowhere.max(1e-12)).min(1.0);
+    (routes.reads, routes.writes) = (reads, writes);
+    replay.routes = routes;
+    Ok(AfterChange { full_at: rate(lost), gets: over(&after(lost), shares), fails: fails[lost] })
 }
 
 fn slowest(fitted: &Fitted<'_>) -> Option<usize> {
@@ -423,7 +556,6 @@ mod tests {
     use krarup_record::{LiveBooks, Operation, ServerVisit, Visit};
     use krarup_units::Stamp;
 
-    use super::super::answer::LiveSystem;
     use super::super::kept::kept;
     use super::*;
 

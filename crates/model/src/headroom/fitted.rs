@@ -3,13 +3,11 @@
 
 use krarup_units::Seconds;
 
-use super::answer::{
-    CapacityEstimate, HeadroomChange, LiveSystem, ModelCheck, ResourceKind, ResponseTarget, Silence,
-};
+use super::answer::{CapacityEstimate, LiveSystem, ModelCheck, ResourceKind, ResponseTarget, Silence};
 use super::contention::ContentionSeen;
 use super::fit::ServiceFit;
 use super::kept::{Kept, mean, quantile};
-use super::replay::{FirstStation, ReplayServer, TrafficReplay};
+use super::replay::{FirstStation, PartRoutes, ReplayServer, TrafficReplay};
 use super::resources::{
     FittedServers, LoopFit, MUCH_OF_OTHERS, MachineFit, ServerLimit, first_full, loops, own_link, processors,
     run_queue, servers,
@@ -136,7 +134,7 @@ impl<'a> Fitted<'a> {
             workers: self.system.workers.map(|workers| workers as usize),
             first: FirstStation::Nothing,
             own: self.own,
-            routes: Vec::new(),
+            routes: PartRoutes::default(),
             copies: None,
         }
     }
@@ -358,21 +356,6 @@ impl<'a> Fitted<'a> {
         let arrivals = self.traffic.at_rate(3.0 * full_at.max(self.traffic.highest()), &mut random);
         let throughput = replay.throughput(&arrivals, &mut random);
         if throughput < 0.93 * full_at { throughput } else { full_at }
-    }
-
-    /// A change in words, servers by name.
-    pub(super) fn words(&self, change: &HeadroomChange) -> String {
-        let name = |server: usize| self.system.servers.get(server).map_or("?", |one| one.name.as_str());
-        match change {
-            HeadroomChange::Traffic(times) => format!("traffic x{times}"),
-            HeadroomChange::Workers(times) => format!("workers x{times}"),
-            HeadroomChange::ServerMore => "server +1".to_owned(),
-            HeadroomChange::ServerLost(None) => "server lost (worst)".to_owned(),
-            HeadroomChange::ServerLost(Some(server)) => format!("server {} lost", name(*server)),
-            HeadroomChange::ServerSlow(server, times) => format!("server {} x{times} slower", name(*server)),
-            HeadroomChange::Values(times) => format!("values x{times}"),
-            HeadroomChange::Replicas(change) => change.words().to_owned(),
-        }
     }
 
     pub(super) fn interval(

@@ -56,6 +56,22 @@ pub fn judge_remembering(
     question: &HeadroomQuestion,
     memory: &mut HeadroomMemory,
 ) -> Headroom {
+    let mut answer = with_all_effects(snapshot, system, question, memory);
+    if matches!(answer.verdict, HeadroomVerdict::Proven | HeadroomVerdict::Silent) {
+        let why = answer.silent.first().map_or("proven_alone", |why| why.name());
+        answer.what_if = changes::withheld(system, &question.changes, why);
+    }
+    answer
+}
+
+/// The same, where changes have the effects that the model gives them also while it tells nothing
+/// of the system as it is.
+pub(super) fn with_all_effects(
+    snapshot: &LiveSnapshot,
+    system: &LiveSystem,
+    question: &HeadroomQuestion,
+    memory: &mut HeadroomMemory,
+) -> Headroom {
     let mut answer = silent(snapshot, question);
     // These need no traffic to be known.
     answer.resources = system.allowances.iter().map(of_allowance).collect();
@@ -280,10 +296,11 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     let broke = Broke::of(fitted.system, question.target);
     estimate = estimate.map(|rate| rate.min(broke.most));
     let highest = fitted.traffic.highest().max(shown);
+    let mut of_rates = modelled;
     if estimate.mean <= STATED * highest {
-        estimate.low = estimate.low.min(SURE * highest);
+        let sure = SURE * highest;
+        (estimate.low, of_rates.low) = (estimate.low.min(sure), of_rates.low.min(sure));
     }
-    let mut of_rates = estimate;
     // Whatever else could still be done, what is used up is full.
     let used_up = allowances.iter().filter_map(|one| Some((one, one.full_at()?)));
     if let Some((one, full)) = used_up.min_by(|a, b| a.1.mean.total_cmp(&b.1.mean))
@@ -320,7 +337,9 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     } else {
         HeadroomVerdict::Projected
     };
-    let from = ChangedFrom { fitted, first: &first, base: of_rates, allowances: &allowances };
+    let (first, allowances) = (&first, allowances.as_slice());
+    let (modelled, capacity, missed) = (of_rates, estimate, broke.most);
+    let from = ChangedFrom { fitted, first, modelled, capacity, missed, allowances };
     answer.what_if = changes::effects(&from, question);
 }
 

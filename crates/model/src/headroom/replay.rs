@@ -100,9 +100,53 @@ pub(super) struct TrafficReplay<'a> {
     pub(super) own: Seconds,
     /// Whether writes have one part more, or one fewer.
     pub(super) copies: Option<CopyChange>,
-    /// Where parts go instead: for each server as seen, the shares of all servers of the replay;
-    /// empty where nothing is moved.
-    pub(super) routes: Vec<Vec<f64>>,
+    /// Where parts go instead.
+    pub(super) routes: PartRoutes,
+}
+
+/// Where parts go instead: for each server as seen, the shares of all servers of the replay; empty
+/// where nothing is moved. Shares of more than 1 in all are of a part that is copied.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PartRoutes {
+    /// Of reads.
+    pub(super) reads: Vec<Vec<f64>>,
+    /// Of writes, each of which has a part at every holder of its key.
+    pub(super) writes: Vec<Vec<f64>>,
+    /// Whether what no client waits for is a copy of a write; else it is a second read.
+    pub(super) late_are_writes: bool,
+    /// Of the writes with a part that goes nowhere the share that fails: a read does.
+    pub(super) writes_fail: f64,
+}
+
+impl PartRoutes {
+    pub(super) fn is_write(&self, part: &KeptPart) -> bool {
+        part.is_write || (part.is_late && self.late_are_writes)
+    }
+
+    /// The servers that a part goes to, drawn by one number: where it, and each that is greater by
+    /// a whole, lies within the shares.
+    fn takers<'r>(
+        &'r self,
+        part: &KeptPart,
+        random: &mut RandomStream,
+    ) -> impl Iterator<Item = usize> + use<'r> {
+        let routes = if self.is_write(part) { &self.writes } else { &self.reads };
+        let shares = routes.get(part.server).map(Vec::as_slice);
+        let stays = shares.is_none().then_some(part.server);
+        let mut rest = shares.map_or(0.0, |_| random.fraction());
+        let moved = shares.unwrap_or_default().iter().enumerate().filter_map(move |(server, share)| {
+            rest -= share;
+            let takes = rest < 0.0;
+            rest += f64::from(u8::from(takes));
+            takes.then_some(server)
+        });
+        stays.into_iter().chain(moved)
+    }
+
+    /// Whether a request fails of which this part goes nowhere.
+    fn fails(&self, part: &KeptPart, random: &mut RandomStream) -> bool {
+        !self.is_write(part) || random.fraction() < self.writes_fail
+    }
 }
 
 /// What requests go through before anything else.
@@ -133,6 +177,9 @@ pub(super) struct Replayed {
     pub(super) read: Seconds,
     /// From its arrival on.
     pub(super) response: Seconds,
+    /// Whether it has no good reply, or none whose time is known: a part of it, or all that was
+    /// sent together, went nowhere.
+    pub(super) failed: bool,
 }
 
 /// How many times the replay at its own times is compared with what was seen, to find the loop's
@@ -301,6 +348,9 @@ impl TrafficReplay<'_> {
             }
             course.send_later(now, random);
             let place = (!request.late).then_some(course.out.len());
+            if place.is_some() {
+                course.out.push(Replayed { arrived: at, read: at, response: 0.0, failed: false });
+            }
             let (done, rest) = course.send_request(request, now, place, random);
             let Some(place) = place else { continue };
             if !rest.is_empty() {
@@ -315,7 +365,7 @@ impl TrafficReplay<'_> {
             if let Some(workers) = &mut workers {
                 workers.take_earliest_until(done + seen_time(rest));
             }
-            course.out.push(Replayed { arrived: at, read: at, response: done - at + self.own });
+            course.out[place].response = done - at + self.own;
         }
         course.end(random)
     }
@@ -362,7 +412,8 @@ impl TrafficReplay<'_> {
                     unwaited.push(request);
                 } else {
                     waiting.push_back((request, course.out.len(), read));
-                    course.out.push(Replayed { arrived: arrival.at, read, response: 0.0 });
+                    let arrived = arrival.at;
+                    course.out.push(Replayed { arrived, read, response: 0.0, failed: false });
                 }
             }
             for (answer, read) in answered.drain(..) {
@@ -425,18 +476,8 @@ impl TrafficReplay<'_> {
         LaneTurns { lanes, by_loop: all.filter(|(seen, ..)| !seen.is_empty()).collect() }
     }
 
-    /// The server that a part goes to; none where its share goes nowhere.
-    fn route(&self, server: usize, random: &mut RandomStream) -> Option<usize> {
-        let Some(shares) = self.routes.get(server) else { return Some(server) };
-        let mut rest = random.fraction();
-        shares.iter().position(|share| {
-            rest -= share;
-            rest < 0.0
-        })
-    }
-
     /// Quantiles of the response time of arrivals like these, of each of the `shares`, the first
-    /// twentieth left out; infinite without arrivals.
+    /// twentieth and what fails left out; infinite without any.
     pub(super) fn quantiles<const COUNT: usize>(
         &self,
         arrivals: &[Arrival],
@@ -444,7 +485,8 @@ impl TrafficReplay<'_> {
         random: &mut RandomStream,
     ) -> [Seconds; COUNT] {
         let replayed = self.at_rate(arrivals, random);
-        let mut times: Vec<_> = replayed[replayed.len() / 20..].iter().map(|one| one.response).collect();
+        let replied = replayed[replayed.len() / 20..].iter().filter(|one| !one.failed);
+        let mut times: Vec<_> = replied.map(|one| one.response).collect();
         shares.map(|share| if times.is_empty() { f64::INFINITY } else { quantile(&mut times, share) })
     }
 
@@ -610,18 +652,29 @@ impl<'a> ReplayCourse<'a> {
         request: Option<usize>,
         random: &mut RandomStream,
     ) -> Seconds {
-        let mut done = now;
+        let (replay, mut done, mut is_any_sent) = (self.replay, now, parts.is_empty());
         for part in parts {
-            let Some(server) = self.replay.route(part.server, random) else { continue };
-            if self.replay.servers[server].gathered.is_some() {
-                self.gathering[server].push(WaitingPart { since: now, request });
-                continue;
+            let mut is_sent = false;
+            for server in replay.routes.takers(part, random) {
+                is_sent = true;
+                if replay.servers[server].gathered.is_some() {
+                    self.gathering[server].push(WaitingPart { since: now, request });
+                    continue;
+                }
+                let lane = match self.choice {
+                    LaneChoice::AsSeen => part.lane as usize,
+                    LaneChoice::InTurn => self.turns[server].next(random),
+                };
+                done = done.max(self.stations[server].serve(part, now, lane, random));
             }
-            let lane = match self.choice {
-                LaneChoice::AsSeen => part.lane as usize,
-                LaneChoice::InTurn => self.turns[server].next(random),
-            };
-            done = done.max(self.stations[server].serve(part, now, lane, random));
+            if let Some(place) = request.filter(|_| !is_sent) {
+                self.out[place].failed |= replay.routes.fails(part, random);
+            }
+            is_any_sent |= is_sent;
+        }
+        // Another server than those of the replay may reply to it, such as a gutter's.
+        if let Some(place) = request.filter(|_| !is_any_sent) {
+            self.out[place].failed = true;
         }
         done
     }

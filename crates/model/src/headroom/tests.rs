@@ -71,6 +71,11 @@ fn one() -> LiveSystem {
     LiveSystem::of(["a".to_owned()])
 }
 
+/// The answer, with what changes do also where nothing is told of the system as it is.
+fn with_effects(seen: &LiveSnapshot, system: &LiveSystem, question: &HeadroomQuestion) -> Headroom {
+    judge::with_all_effects(seen, system, question, &mut HeadroomMemory::default())
+}
+
 /// M/M/1: P(R > t) = exp(−(μ − λ) t) of the queue's own part.
 #[test]
 fn an_exponential_server_is_found_from_a_third_of_its_load() {
@@ -304,7 +309,7 @@ fn when_traffic_has_stopped_there_is_none_now() {
     let half = judge(&seen, &one(), &question).traffic.now_per_s / running.traffic.now_per_s;
     assert!((half - 0.5).abs() < 0.05, "of half of the ten seconds: {half}");
     seen.at = moment(300.0);
-    let answer = judge(&seen, &one(), &question);
+    let answer = with_effects(&seen, &one(), &question);
     assert_eq!((answer.traffic.now_per_s, answer.headroom_ratio), (0.0, None));
     assert_eq!(answer.broken_now, None, "no reply shows it");
     assert_eq!(answer.saturation_per_s, running.saturation_per_s);
@@ -367,7 +372,7 @@ fn of_a_target_below_the_response_time_without_a_queue_no_rate_is_told() {
     // A change may do the same.
     let changes = vec![HeadroomChange::ServerSlow(0, 4.0)];
     let seen = OneServer::for_a_minute(|_| 300.0).run(3);
-    let answer = judge(&seen, &one(), &HeadroomQuestion { changes, ..asked(0.01) });
+    let answer = with_effects(&seen, &one(), &HeadroomQuestion { changes, ..asked(0.01) });
     assert!(answer.capacity_per_s.is_some());
     assert_eq!(answer.what_if[0].silent.as_deref(), Some("target_below_idle"));
 }
@@ -580,13 +585,14 @@ fn connections_that_grow_with_the_traffic_are_the_limit() {
     let changes =
         [HeadroomChange::ServerMore, HeadroomChange::ServerSlow(0, 1.1), HeadroomChange::ServerSlow(0, 2.0)];
     let changed = HeadroomQuestion { changes: changes.to_vec(), ..question.clone() };
-    let found = judge(&snapshot, &most(80), &changed).what_if;
+    let found = with_effects(&snapshot, &most(80), &changed).what_if;
     let means: Vec<f64> = found.iter().map(|effect| effect.capacity_per_s.unwrap().mean).collect();
     assert_eq!(means[..2], [saturation, saturation], "{found:#?}");
     assert!((means[2] / 500.0 - 1.0).abs() < 0.1, "the server is full before: {means:?}");
     let target = asked(0.02).target;
     let changes = vec![HeadroomChange::Traffic(0.5), HeadroomChange::Traffic(5.0)];
-    let at_rates = judge(&snapshot, &most(80), &HeadroomQuestion { target, changes, seed: 1 }).what_if;
+    let question_of_rates = HeadroomQuestion { target, changes, seed: 1 };
+    let at_rates = with_effects(&snapshot, &most(80), &question_of_rates).what_if;
     assert!(at_rates[0].quantile_s.is_some(), "{at_rates:#?}");
     assert_eq!((at_rates[1].quantile_s, at_rates[1].holds), (None, Some(false)), "it would be refused");
     // There is room for many more.
@@ -865,7 +871,7 @@ fn a_store_whose_trips_carry_all_that_waits_is_full_when_all_clients_wait() {
     let changes = vec![HeadroomChange::Values(2.0)];
     let question = HeadroomQuestion { target: None, changes, ..asked(1.0) };
     let seen = store.snapshot(|now, _| 5_000.0 + 2_500.0 * (now / 9.0).sin(), 5);
-    let answer = judge(&seen, &store.system(), &question);
+    let answer = with_effects(&seen, &store.system(), &question);
     assert_eq!(answer.what_if[0].silent.as_deref(), Some("sizes_do_not_vary"));
 }
 
@@ -999,7 +1005,7 @@ fn of_a_server_that_inherits_and_is_not_known_nothing_is_told() {
         window.used.processor = krarup_units::Nanos(100_000 * window.requests);
     }
     let changes = [Some(0), Some(1), None].map(HeadroomChange::ServerLost).to_vec();
-    let answer = judge(&seen, &system, &HeadroomQuestion { target: None, changes, seed: 1 });
+    let answer = with_effects(&seen, &system, &HeadroomQuestion { target: None, changes, seed: 1 });
     let is_known = |one: &ResourceState| one.full_at_per_s.is_some();
     let known: Vec<_> = answer.resources.iter().filter(|one| is_known(one)).map(|one| one.resource).collect();
     assert_eq!(known, [ResourceKind::Server, ResourceKind::Loop]);
@@ -1013,7 +1019,7 @@ fn a_server_that_gets_nothing_is_not_the_worst_to_lose() {
     let system = LiveSystem::of(["a", "before"].map(str::to_owned));
     let changes = vec![HeadroomChange::ServerLost(None)];
     let seen = OneServer::for_a_minute(|_| 400.0).run(3);
-    let answer = judge(&seen, &system, &HeadroomQuestion { target: None, changes, seed: 1 });
+    let answer = with_effects(&seen, &system, &HeadroomQuestion { target: None, changes, seed: 1 });
     assert_eq!(answer.what_if[0].silent.as_deref(), Some("only_one_server"));
 }
 
@@ -1025,7 +1031,7 @@ fn a_server_that_gets_nothing_gives_nothing_and_takes_no_copy() {
     let question = HeadroomQuestion { target: None, changes, seed: 1 };
     let told = |names: &[&str]| {
         let system = LiveSystem::of(names.iter().map(|&name| name.to_owned()));
-        let answer = judge(&seen, &system, &question);
+        let answer = with_effects(&seen, &system, &question);
         let [more, copied] = &answer.what_if[..] else { panic!("{:?}", answer.what_if) };
         assert_eq!(copied.silent.as_deref(), Some("no_server_for_a_copy"), "{names:?}");
         more.capacity_per_s.unwrap().mean
@@ -1067,7 +1073,7 @@ fn one_more_copy_costs_as_many_writes_again() {
     let changes = [CopyChange::More, CopyChange::Fewer].map(HeadroomChange::Replicas).to_vec();
     let question = HeadroomQuestion { target: None, changes: changes.clone(), seed: 1 };
     let seen = writes_and_reads(|now| 1_300.0 + 300.0 * (now / 8.0).sin(), 1, 3);
-    let answer = judge(&seen, &system, &question);
+    let answer = with_effects(&seen, &system, &question);
     let [more, fewer] = &answer.what_if[..] else { panic!("{:?}", answer.what_if) };
     let ratio = more.capacity_per_s.unwrap().mean / answer.saturation_per_s.unwrap();
     assert!((ratio * 1.5 - 1.0).abs() < 0.03, "half of the requests take two servers: {ratio}");
@@ -1075,9 +1081,129 @@ fn one_more_copy_costs_as_many_writes_again() {
     // In the replay, too: at the same target the queues of three halves as many parts.
     let target = ResponseTarget { quantile: 0.99, seconds: 15e-3 };
     let with_target = HeadroomQuestion { target: Some(target), ..question };
-    let answer = judge(&seen, &system, &with_target);
+    let answer = with_effects(&seen, &system, &with_target);
     let ratio = answer.what_if[0].capacity_per_s.unwrap().mean / answer.capacity_per_s.unwrap().mean;
     assert!((0.5..0.75).contains(&ratio), "a write waits for the longer of two: {ratio}");
+}
+
+/// Half of the requests are writes, which all servers have; reads are shared. So of a request each
+/// of three has two thirds, each of four five eighths, and each of two three quarters.
+#[test]
+fn servers_that_all_have_every_write_give_none_of_it_away() {
+    let mut system = LiveSystem::of(["a", "b", "c"].map(str::to_owned));
+    let changes = vec![HeadroomChange::ServerMore, HeadroomChange::ServerLost(Some(0))];
+    let question = HeadroomQuestion { target: None, changes, seed: 1 };
+    let seen = writes_and_reads(|now| 700.0 + 150.0 * (now / 8.0).sin(), 3, 3);
+    let only = |server: usize| -> Vec<f64> { (0..4).map(|to| f64::from(u8::from(to == server))).collect() };
+    let more = |server: usize| -> Vec<f64> {
+        (0..4).map(|to| 0.75 * only(server)[to] + 0.25 * only(3)[to]).collect()
+    };
+    let last = vec![0.0, 0.0, 1.0, 1.0];
+    let reads = ServerMoves {
+        lost: vec![vec![0.0, 0.5, 0.5], vec![0.5, 0.0, 0.5], vec![0.5, 0.5, 0.0]],
+        fails: vec![0.0; 3],
+        more: (0..3).map(more).collect(),
+    };
+    let (lost, fails) = (vec![vec![0.0; 3]; 3], vec![1.0; 3]);
+    let writes = ServerMoves { lost, fails, more: vec![only(0), only(1), last] };
+    for moves in [None, Some(PartMoves { reads, writes })] {
+        let is_known = moves.is_some();
+        system.moves = moves;
+        let answer = with_effects(&seen, &system, &question);
+        let [more, lost] = &answer.what_if[..] else { panic!("{:?}", answer.what_if) };
+        let saturation = answer.saturation_per_s.unwrap();
+        let times = |effect: &ChangeEffect| effect.capacity_per_s.unwrap().mean / saturation;
+        let (share, with_fourth, without_first) = (1.0 / 6.0 + 0.5, 1.0 / 8.0 + 0.5, 1.0 / 4.0 + 0.5);
+        assert!((times(more) * with_fourth / share - 1.0).abs() < 0.05, "{}", times(more));
+        assert!((times(lost) * without_first / share - 1.0).abs() < 0.05, "{}", times(lost));
+        // By the rows it is not known whether writes are done without one of their holders.
+        assert_eq!(lost.fails.is_some(), is_known);
+        assert!(lost.fails.is_none_or(|share| (share - 0.5).abs() < 0.02), "{lost:?}");
+    }
+}
+
+/// Of three servers one is lost, and nothing stands in for it: the others are M/M/1 of a third of
+/// the requests each. Or a gutter does, of which nothing is known.
+#[test]
+fn what_fails_is_told_and_is_no_quick_reply() {
+    let mut system = LiveSystem::of(["a", "b", "c"].map(str::to_owned));
+    let seen = writes_and_reads(|now| 900.0 + 200.0 * (now / 8.0).sin(), 1, 3);
+    let changes = vec![HeadroomChange::ServerLost(Some(0))];
+    let cases = [(1.0, 0.5, Some(true)), (1.0, 0.99, Some(false)), (0.0, 0.5, Some(true))];
+    for (fails, quantile, holds) in cases {
+        let (nowhere, stays) = (vec![vec![0.0; 3]; 3], vec![vec![0.0; 4]; 3]);
+        let kind = ServerMoves { lost: nowhere, fails: vec![fails; 3], more: stays };
+        system.moves = Some(PartMoves { reads: kind.clone(), writes: kind });
+        let target = Some(ResponseTarget { quantile, seconds: 20e-3 });
+        let answer =
+            with_effects(&seen, &system, &HeadroomQuestion { target, changes: changes.clone(), seed: 1 });
+        let lost = &answer.what_if[0];
+        assert!((lost.fails.unwrap_or(0.0) * 3.0 - fails).abs() < 0.05, "{lost:?}");
+        assert_eq!(lost.holds, holds, "{lost:?}");
+        let each = answer.traffic.now_per_s / 3.0;
+        let expected = (1.0 / (1.0 - quantile)).ln() / (1_000.0 - each);
+        let seconds = lost.quantile_s.unwrap();
+        assert!((seconds / expected - 1.0).abs() < 0.25, "{seconds} for {expected}");
+    }
+}
+
+/// What a redline has seen missed bounds changes, too, by as much as it does the system as it is.
+#[test]
+fn changes_know_that_a_rate_has_missed_the_target() {
+    let seen = OneServer::for_a_minute(|_| 400.0).run(3);
+    let target = asked(20e-3).target.unwrap();
+    let mut system = one();
+    let changes = vec![HeadroomChange::ServerSlow(0, 1.0), HeadroomChange::Traffic(1.5)];
+    let question = HeadroomQuestion { changes, ..asked(20e-3) };
+    let capacity = with_effects(&seen, &system, &question).capacity_per_s.unwrap();
+    assert!(capacity.mean > 600.0, "{capacity:?}");
+    let missed = 500.0;
+    system.servers[0].proven = Some(ProvenServer {
+        target,
+        server_per_s: 0.0,
+        usual_parts: None,
+        traffic_per_s: 0.0,
+        missed_per_s: Some(missed),
+        slower_per_s: None,
+    });
+    let answer = with_effects(&seen, &system, &question);
+    assert_eq!(answer.capacity_per_s.unwrap().mean, missed);
+    let [same, more] = &answer.what_if[..] else { panic!("{:?}", answer.what_if) };
+    let told = same.capacity_per_s.unwrap();
+    assert!((told.mean / missed - 1.0).abs() < 1e-6, "{told:?}");
+    assert!(told.low / told.mean < capacity.low / capacity.mean, "no narrower than before: {told:?}");
+    assert_eq!((more.quantile_s, more.holds), (None, Some(false)), "{more:?}");
+}
+
+#[test]
+fn more_traffic_holds_up_to_the_low_end_and_breaks_from_the_high_one() {
+    let seen = OneServer::for_a_minute(|_| 400.0).run(3);
+    let capacity = with_effects(&seen, &one(), &asked(20e-3)).capacity_per_s.unwrap();
+    let now = with_effects(&seen, &one(), &asked(20e-3)).traffic.now_per_s;
+    let rates = [0.9 * capacity.low, 0.5 * (capacity.low + capacity.mean), 1.2 * capacity.high];
+    let changes = rates.map(|rate| HeadroomChange::Traffic(rate / now)).to_vec();
+    let found = with_effects(&seen, &one(), &HeadroomQuestion { changes, ..asked(20e-3) }).what_if;
+    let holds: Vec<_> = found.iter().map(|one| one.holds).collect();
+    assert_eq!(holds, [Some(true), None, Some(false)], "{found:?} of {capacity:?}");
+}
+
+/// Nor is anything told of a change while it is not told of the system as it is.
+#[test]
+fn changes_are_as_silent_as_the_answer() {
+    let mut seen = OneServer::for_a_minute(|_| 300.0).run(3);
+    seen.windows.iter_mut().for_each(|one| one.used.run_queue = krarup_units::Nanos(500_000_000));
+    let changes = vec![HeadroomChange::Traffic(1.5), HeadroomChange::ServerSlow(0, 2.0)];
+    let question = HeadroomQuestion { changes, ..asked(20e-3) };
+    for seen in [seen, LiveSnapshot::default()] {
+        let answer = judge(&seen, &one(), &question);
+        assert_eq!(answer.verdict, HeadroomVerdict::Silent);
+        let words: Vec<&str> = answer.what_if.iter().map(|one| one.change.as_str()).collect();
+        assert_eq!(words, ["traffic x1.5", "server a x2 slower"]);
+        for effect in &answer.what_if {
+            assert_eq!(effect.silent.as_deref(), Some(answer.silent[0].name()));
+            assert_eq!((effect.capacity_per_s, effect.quantile_s, effect.holds), (None, None, None));
+        }
+    }
 }
 
 /// With one copy each server is an M/M/1 of a third of the requests: P(R > t) = exp(−(μ − λ) t).
@@ -1087,7 +1213,7 @@ fn one_copy_fewer_of_two_leaves_each_write_to_one_server() {
     let changes = vec![HeadroomChange::Replicas(CopyChange::Fewer)];
     let question = HeadroomQuestion { target: None, changes, seed: 1 };
     let seen = writes_and_reads(|_| 900.0, 2, 3);
-    let answer = judge(&seen, &system, &question);
+    let answer = with_effects(&seen, &system, &question);
     let saturation = answer.saturation_per_s.unwrap();
     assert!((saturation / 2_000.0 - 1.0).abs() < 0.05, "a request takes one server and a half: {saturation}");
     let [fewer] = &answer.what_if[..] else { panic!("{:?}", answer.what_if) };
@@ -1095,7 +1221,7 @@ fn one_copy_fewer_of_two_leaves_each_write_to_one_server() {
     let full_at = fewer.capacity_per_s.unwrap().mean;
     assert!((full_at / 3_000.0 - 1.0).abs() < 0.05, "{full_at}");
     let target = ResponseTarget { quantile: 0.99, seconds: 15e-3 };
-    let answer = judge(&seen, &system, &HeadroomQuestion { target: Some(target), ..question });
+    let answer = with_effects(&seen, &system, &HeadroomQuestion { target: Some(target), ..question });
     let capacity = answer.what_if[0].capacity_per_s.unwrap();
     let truth = 3.0 * (1_000.0 - 100.0_f64.ln() / target.seconds);
     assert!((capacity.mean / truth - 1.0).abs() < 0.1, "{truth}: {capacity:?}");
@@ -1323,7 +1449,7 @@ fn copies_that_no_client_waits_for_are_counted() {
     // Clients wait for one M/M/1, whose load goes with the copies.
     for target in [None, Some(target)] {
         let question = HeadroomQuestion { target, changes: changes.clone(), seed: 1 };
-        let answer = judge(&seen, &system, &question);
+        let answer = with_effects(&seen, &system, &question);
         let now = answer.capacity_per_s.unwrap().mean;
         let [more, fewer] = &answer.what_if[..] else { panic!("{:?}", answer.what_if) };
         let times = [more, fewer].map(|one| one.capacity_per_s.unwrap().mean / now);
@@ -1331,7 +1457,7 @@ fn copies_that_no_client_waits_for_are_counted() {
         assert!((times[1] * 0.5 - 1.0).abs() < 0.1, "one copy for two: {times:?}");
     }
     let question = HeadroomQuestion { target: None, changes, seed: 1 };
-    let answer = judge(&copied_behind(|_| 600.0, 3, 3), &system, &question);
+    let answer = with_effects(&copied_behind(|_| 600.0, 3, 3), &system, &question);
     let [more, fewer] = &answer.what_if[..] else { panic!("{:?}", answer.what_if) };
     assert_eq!(more.silent.as_deref(), Some("no_server_for_a_copy"));
     let times = fewer.capacity_per_s.unwrap().mean / answer.capacity_per_s.unwrap().mean;

@@ -34,7 +34,7 @@ struct EventState {
     changed: Condvar,
 }
 
-/// How many listen.
+/// How many listen, or load a page.
 #[derive(Debug, Default)]
 struct ListenerCount {
     now: usize,
@@ -60,13 +60,15 @@ impl HttpEvents {
         self.0.newest.send_replace(state.into());
     }
 
-    /// How many listen now.
+    /// How many listen now, or are being given another answer of the same server: a page listens
+    /// once the whole of it is there.
     pub fn listeners(&self) -> usize {
         self.0.count().now
     }
 
-    /// Waits until no browser has listened for `absence`, or [`Self::release`] is called. A page
-    /// that is loaded again leaves, and is back within a moment.
+    /// Waits until no browser has listened, or loaded anything, for `absence`, or
+    /// [`Self::release`] is called. A page that is loaded again leaves, is loaded, and listens
+    /// within a moment.
     pub fn until_left(&self, absence: Duration) {
         let mut count = self.0.count();
         while !count.released {
@@ -95,12 +97,16 @@ impl HttpEvents {
     }
 
     pub(super) fn listen(&self) -> EventListener {
-        self.0.count().now += 1;
         let mut newest = self.0.newest.subscribe();
         newest.mark_changed();
-        let counted = CountedListener(Arc::clone(&self.0));
-        let begin = ListenerPlace { newest, first: true, _counted: counted };
+        let begin = ListenerPlace { newest, first: true, _counted: self.count_in() };
         EventListener(Box::pin(unfold(begin, next)))
+    }
+
+    /// Counts one more.
+    pub(super) fn count_in(&self) -> CountedListener {
+        self.0.count().now += 1;
+        CountedListener(Arc::clone(&self.0))
     }
 }
 
@@ -111,7 +117,7 @@ impl EventState {
 }
 
 /// Is counted until it is dropped, with the connection.
-struct CountedListener(Arc<EventState>);
+pub(super) struct CountedListener(Arc<EventState>);
 
 impl Drop for CountedListener {
     fn drop(&mut self) {
@@ -215,6 +221,27 @@ mod tests {
         let mut stream = listen(&server, "GET");
         data(&mut stream);
         assert_eq!(events.listeners(), 1);
+        drop(stream);
+        events.until_left(Duration::from_millis(1));
+        assert_eq!(events.listeners(), 0);
+    }
+
+    /// It listens again when it has the whole page, which may take its link many seconds.
+    #[test]
+    fn a_page_that_is_being_loaded_is_waited_for() {
+        let events = HttpEvents::at("/events", "one");
+        let address = "127.0.0.1:0".parse().unwrap();
+        // More than what the kernel holds for a connection that is not read from.
+        let page = "x".repeat(16 << 20);
+        let server =
+            serve_with_events(&address, &events, move |_, _, _| HttpResponse::text(200, page.as_str()));
+        let server = server.unwrap();
+        let mut stream = TcpStream::connect(crate::resolve(&server.address).unwrap()[0]).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        stream.read_exact(&mut [0; 8]).unwrap();
+        assert_eq!(events.listeners(), 1);
+        let mut rest = Vec::new();
+        assert!(stream.read_to_end(&mut rest).unwrap() > 16 << 20);
         drop(stream);
         events.until_left(Duration::from_millis(1));
         assert_eq!(events.listeners(), 0);

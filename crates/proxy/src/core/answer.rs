@@ -26,6 +26,17 @@ fn refuses(expect: Expect, class: ReplyClass) -> Option<&'static str> {
         .then_some("it does not take the login that `edge.server_login` names")
 }
 
+/// Whether an answer has what a read of so many keys asked for, half of it at least, or nothing of
+/// it; none where it is in between, or an error. Such an answer may be quick because it is short.
+fn has_found(reply: &Response<'_>, keys: usize) -> Option<bool> {
+    let hits = reply.hits as usize;
+    match reply.class {
+        ReplyClass::Values => (hits == 0 || 2 * hits >= keys).then_some(hits > 0),
+        ReplyClass::MetaMiss => Some(false),
+        class => (!class.is_error()).then_some(true),
+    }
+}
+
 impl Core {
     pub(super) fn read_server(
         &mut self,
@@ -201,9 +212,12 @@ impl Core {
         if exchange.stage != Stage::Sent {
             // Enough others had answered: no client waits for this one.
             self.books.late(&visit);
-            let parts = exchange.rest.used().filter(|_| !pending.follows).map(|rest| &rest.parts);
-            if let Some(&part) = parts.and_then(|parts| parts.get(usize::from(pending.part))) {
-                self.part_took(part, server, visit.time(), reply.class, now);
+            let rest = exchange.rest.used().filter(|_| !pending.follows);
+            if let Some(rest) = rest
+                && let Some(&part) = rest.parts.get(usize::from(pending.part))
+            {
+                let keys = rest.keys.count_of(pending.part);
+                self.part_took(part, server, visit.time(), reply, keys, now);
             }
             return self.free_if_left(number);
         }
@@ -274,20 +288,23 @@ impl Core {
         self.complete_if_answered(number, now);
     }
 
-    /// A server has answered a part after `time`, also where another was asked too and was quicker.
-    /// How long reads take is how long the first that was asked takes: if the quickest counted, the
-    /// time after which a second is asked would sink to that of the second.
+    /// A server has answered a part of so many `keys` after `time`, also where another was asked
+    /// too and was quicker. How long reads take is how long the first that was asked takes: if the
+    /// quickest counted, the time after which a second is asked would sink to that of the second.
     fn part_took(
         &mut self,
         part: RetrievalPart,
         server: ServerId,
         time: Nanos,
-        class: ReplyClass,
+        reply: &Response<'_>,
+        keys: usize,
         now: Stamp,
     ) {
         let pool = &mut self.routing[part.pool];
-        pool.member_took(server, time, now, self.settings.eject_for);
-        if server == part.server && !class.is_error() {
+        if let Some(found) = has_found(reply, keys) {
+            pool.member_took(server, time, found, now, self.settings.eject_for);
+        }
+        if server == part.server && !reply.class.is_error() {
             pool.took(time);
         }
     }
@@ -305,7 +322,8 @@ impl Core {
         let exchange = &self.requests[number];
         let time = exchange.servers.last().expect("a server has answered").time();
         let asked = exchange.rest.parts[usize::from(part)];
-        self.part_took(asked, server, time, reply.class, now);
+        let keys = exchange.rest.keys.count_of(part);
+        self.part_took(asked, server, time, reply, keys, now);
         let exchange = &mut self.requests[number];
         let this = &mut exchange.rest.parts[usize::from(part)];
         this.open -= 1;

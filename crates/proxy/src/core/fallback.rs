@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::Core;
 use super::detached::Detached;
+use super::forward::work_before;
 use crate::exchange::{Needs, PartsByServer, RetrievalPart};
 use crate::ids::{PoolId, RequestId, ServerId};
 use crate::keys::MOST_PARTS;
@@ -40,7 +41,7 @@ impl Core {
         let mut moves = Moves::new();
         let parts = exchange.rest.parts.len();
         let all: Vec<usize> = exchange.rest.keys.places_of(part).collect();
-        let found = all.iter().all(|&place| match self.next_holder(number, part, place, pool, now) {
+        let found = all.iter().all(|&place| match self.next_holder(number, part, place, pool, true, now) {
             Some(server) => {
                 moves.push(Move { place, pool, server });
                 true
@@ -53,11 +54,11 @@ impl Core {
             moves.iter().for_each(|one| self.routing[pool].is_not_asked(one.server));
             return false;
         }
-        self.routing[pool].retries_one();
         let exchange = &mut self.requests[number];
         exchange.rest.parts[usize::from(part)].answered = true;
         exchange.waiting -= 1;
-        self.move_keys(number, part, &moves, now);
+        let requests = self.move_keys(number, part, &moves, now);
+        self.routing[pool].retries_one(requests);
         true
     }
 
@@ -97,12 +98,12 @@ impl Core {
         let missing: Vec<usize> = keys.places_of(part).filter(is_missing).collect();
         let mut moves = Moves::new();
         for place in missing {
-            let next = on_miss.then(|| self.next_holder(number, part, place, pool, now)).flatten();
+            let next = on_miss.then(|| self.next_holder(number, part, place, pool, true, now)).flatten();
             if let Some(server) = next {
                 moves.push(Move { place, pool, server });
             } else if let Some(warm) = warm
                 && let pool = PoolId::new(warm.pool)
-                && let Some(server) = self.next_holder(number, part, place, pool, now)
+                && let Some(server) = self.next_holder(number, part, place, pool, true, now)
             {
                 moves.push(Move { place, pool, server });
             }
@@ -111,32 +112,35 @@ impl Core {
             return false;
         }
         self.requests[number].rest.parts[usize::from(part)].missed = true;
-        let any = self.move_keys(number, part, &moves, now);
+        let any = self.move_keys(number, part, &moves, now) > 0;
         if any {
             self.routing[pool].count(|counts| &mut counts.miss_retries);
         }
         any
     }
 
-    /// A holder of the key in `pool` that has not been asked for it.
+    /// A holder of the key in `pool` that has not been asked for it; with `stand_ins` a server that
+    /// stands in for one, if there is no other.
     pub(super) fn next_holder(
         &mut self,
         number: RequestId,
         part: u16,
         place: usize,
         pool: PoolId,
+        stand_ins: bool,
         now: Stamp,
     ) -> Option<ServerId> {
         let exchange = &self.requests[number];
         let key = exchange.rest.keys.get(place);
         let tried = |server: ServerId| exchange.lineage(part).any(|part| part.was_sent_to(server));
-        let load = |server: ServerId| self.upstreams.outstanding(server);
-        self.routing.choose_next(pool, key.sent, tried, now, load)
+        let load = |server: ServerId| work_before(&self.upstreams, &self.dispatch, pool, server);
+        self.routing.choose_next(pool, key.sent, stand_ins, tried, now, load)
     }
 
     /// Keys of a part are asked for elsewhere, those that go to one server together, as far as the
-    /// request may have more parts; whether any are. The `moves` are in the order of the keys.
-    pub(super) fn move_keys(&mut self, number: RequestId, from: u16, moves: &[Move], now: Stamp) -> bool {
+    /// request may have more parts; with how many requests. The `moves` are in the order of the
+    /// keys.
+    pub(super) fn move_keys(&mut self, number: RequestId, from: u16, moves: &[Move], now: Stamp) -> usize {
         let Needs { keys, parts, .. } = &mut *self.requests[number].rest;
         let old = parts.len();
         let mut by_server = PartsByServer::behind(old);
@@ -153,7 +157,7 @@ impl Core {
         for part in new.clone() {
             self.send_part(number, part as u16, now);
         }
-        !new.is_empty()
+        new.len()
     }
 
     /// What a part found is stored where it had been missed before.

@@ -11,7 +11,7 @@ use krarup_units::{Lent, Outbox, Stamp};
 
 use super::Core;
 use super::detached::Detached;
-use crate::dispatch::{Taken, Waiting};
+use crate::dispatch::{Dispatch, Taken, Waiting};
 use crate::exchange::{Copies, LaterTouch, Needs, PartsByServer, RetrievalPart, Stage};
 use crate::hot_keys::SampledKey;
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
@@ -22,7 +22,7 @@ use crate::meta::{self, MetaRole};
 use crate::placement::KeyHash;
 use crate::pool::Lifetimes;
 use crate::topology::{MultiGet, Writes};
-use crate::upstreams::Pending;
+use crate::upstreams::{Pending, Servers};
 
 /// Writes a request for a key as its servers see it, with the lifetimes its pool allows.
 type Writer<'a> = &'a mut dyn FnMut(&mut Outbox, &[u8], Lifetimes);
@@ -59,6 +59,12 @@ pub(super) fn stores_nothing(expect: Expect) -> bool {
         Expect::Meta { command, .. } => matches!(command, MetaCommand::Delete | MetaCommand::Arithmetic),
         _ => false,
     }
+}
+
+/// How much a read of the pool's would come behind at a server: the answers that it owes, and the
+/// reads that wait for one of its readers.
+pub(super) fn work_before(upstreams: &Servers, dispatch: &Dispatch, pool: PoolId, server: ServerId) -> usize {
+    upstreams.outstanding(server) + dispatch.readers().waiting_before(pool, server)
 }
 
 /// Writes the value behind a storage line: copied, or lent where it lies.
@@ -132,8 +138,8 @@ impl Core {
 
     // ---- one key --------------------------------------------------------------------------------
 
-    /// The holder of `key` that is read, by the pool's policy, and given `keys` keys; none where
-    /// all are down.
+    /// The holder of `key` that is read, by the policy of a pool without readers, and given `keys`
+    /// keys; none where all are down.
     pub(super) fn choose(
         &mut self,
         pool: PoolId,
@@ -612,6 +618,10 @@ impl Core {
         }
         self.shadow_read(number, command, now);
         for part in 0..self.requests[number].rest.parts.len() {
+            if !command.with_unique() {
+                let pool = self.requests[number].rest.parts[part].pool;
+                self.routing[pool].reads_one();
+            }
             self.send_part(number, part as u16, now);
         }
         if command.touches() {
@@ -656,9 +666,8 @@ impl Core {
                 // Uniques belong to one server: no other replaces it.
                 Some(holders[0]).filter(|&server| self.upstreams.is_up(server))
             } else {
-                self.routing[pool].reads_one();
                 let weight = if together { count } else { 1 };
-                let load = |server: ServerId| self.upstreams.outstanding(server);
+                let load = |server: ServerId| work_before(&self.upstreams, &self.dispatch, pool, server);
                 self.routing.choose(pool, key.sent, &holders, weight, now, load)
             };
             let Some(server) = server else {

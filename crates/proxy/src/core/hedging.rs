@@ -30,7 +30,8 @@ impl Core {
         if !self.routing[this.pool].may_hedge() {
             return;
         }
-        let Some(server) = self.next_holder(number, part, place, this.pool, now) else { return };
+        // A server that stands in has no say while a holder is only late.
+        let Some(server) = self.next_holder(number, part, place, this.pool, false, now) else { return };
         self.routing[this.pool].hedges_one();
         self.requests[number].rest.parts[usize::from(part)].hedged = Some(server);
         self.send_part_to(number, part, server, now);

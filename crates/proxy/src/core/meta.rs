@@ -10,7 +10,7 @@ use super::Core;
 use super::detached::{Detached, send_detached_to};
 use super::expected::trace;
 use super::fallback::Move;
-use super::forward::{DOES_NOT_FIT, KeyWrite, stores_nothing};
+use super::forward::{DOES_NOT_FIT, KeyWrite, stores_nothing, work_before};
 use crate::exchange::{Copies, LaterTouch, RetrievalPart};
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
 use crate::large::{self, BufferMemory, RequestBytes};
@@ -188,7 +188,7 @@ impl Core {
         self.routing[pool].reads_one();
         let (server, asked) = match kind {
             Retrieval::Get => {
-                let load = |server: ServerId| self.upstreams.outstanding(server);
+                let load = |server: ServerId| work_before(&self.upstreams, &self.dispatch, pool, server);
                 (self.routing.choose(pool, key.sent, &holders, 1, now, load), &holders[..])
             }
             _ => {

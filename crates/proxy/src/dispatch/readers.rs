@@ -168,6 +168,11 @@ impl Readers {
         self.waiting
     }
 
+    /// Parts of reads that wait for one of the server's readers; none where there is no bound.
+    pub(crate) fn waiting_before(&self, pool: PoolId, server: ServerId) -> usize {
+        self.of(pool, server).map_or(0, |(_, waiting, _)| waiting)
+    }
+
     /// Readers busy, parts waiting, and the most that ever waited, of one server in a pool that
     /// limits them.
     pub(crate) fn of(&self, pool: PoolId, server: ServerId) -> Option<(u32, usize, usize)> {

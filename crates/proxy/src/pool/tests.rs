@@ -60,6 +60,43 @@ fn a_server_that_returns_is_not_made_to_catch_up() {
     assert_eq!(to_the_first, 50);
 }
 
+/// Where servers had uneven shares it got all reads of its keys, with nothing in memory, until it
+/// had been given as many as the other holder.
+#[test]
+fn a_server_that_is_added_is_not_made_to_catch_up() {
+    let (mut pool, new) = (all_up(2), ServerId::new(2));
+    pool.members[0].given = 1_000;
+    pool.become_spec(PoolSpec::of("main", vec![0, 1, 2]), NOW);
+    pool.is_there(new, NOW);
+    let holders = [ServerId::new(0), new];
+    let mut read = || pool.read(&holders, |_| false, 1, NOW, RAMP, |_| 0);
+    assert_eq!((0..100).filter(|_| read() == Some(new)).count(), 50);
+}
+
+/// Ties went to the one given the least since the start: to one that had been slow, until it had
+/// caught up.
+#[test]
+fn where_all_owe_the_same_reads_are_even_whatever_was_given_before() {
+    let mut pool = pool(PoolSpec { reads: Reads::LeastOutstanding, ..PoolSpec::of("main", vec![0, 1, 2]) });
+    pool.members[1].given = 1_000;
+    pool.members[2].given = 1_000;
+    let to_the_first = (0..300).filter(|_| one(&mut pool, 1) == Some(0)).count();
+    assert!((80..=120).contains(&to_the_first), "{to_the_first}");
+}
+
+/// Of two keys in a request that came time and again, each was read at one of its holders alone.
+#[test]
+fn keys_that_are_asked_for_together_have_their_turns_at_each_holder() {
+    let mut pool = pool(PoolSpec { reads: Reads::RoundRobin, ..PoolSpec::of("main", vec![0, 1]) });
+    let mut asked = [[0; 2]; 2];
+    for _ in 0..100 {
+        for of_key in &mut asked {
+            of_key[one(&mut pool, 1).unwrap()] += 1;
+        }
+    }
+    assert!(asked.iter().flatten().all(|times| (40..=60).contains(times)), "{asked:?}");
+}
+
 #[test]
 fn a_server_is_given_a_set_share_of_the_reads_and_goes_on_level() {
     for reads in [Reads::LeastWork, Reads::LeastOutstanding, Reads::TwoChoices, Reads::RoundRobin] {

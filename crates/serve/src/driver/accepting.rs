@@ -35,7 +35,7 @@ impl Driver {
     pub(crate) fn listen(&mut self, address: Address, number: usize, listener: Listener) {
         let token = Token(LISTENERS + self.entrances_made % (UPSTREAMS - LISTENERS));
         self.entrances_made += 1;
-        self.entrances.push(Entrance { address, number, listener, datagrams: None, token });
+        self.entrances.push(Entrance { address, number, listener, datagrams: None, token, opened: false });
         if !self.is_closed() {
             self.open_entrance(self.entrances.len() - 1);
         }
@@ -79,23 +79,33 @@ impl Driver {
         }
     }
 
+    /// Takes no descriptor but for datagrams: with the last one a client may have connected.
     fn open_entrance(&mut self, entrance: usize) {
-        let refuses = self.settings.no_datagrams.is_some();
-        let asks = self.settings.asks;
-        let registry = self.registry().try_clone();
-        let Entrance { listener, datagrams, token, .. } = &mut self.entrances[entrance];
-        let registered = registry.and_then(|registry| {
-            *datagrams = listener
-                .address()
-                .ok()
-                .filter(|_| refuses)
-                .and_then(|address| refuse_datagrams(&address, &registry, *token));
-            listener.register(&registry, *token)
-        });
-        self.notices.push(match registered.and_then(|()| listener.address()) {
-            Ok(address) => DriverNotice::Listening(address, !asks),
+        let registry = self.poll.registry();
+        let Entrance { listener, datagrams, token, opened, .. } = &mut self.entrances[entrance];
+        if let Err(error) = listener.register(registry, *token) {
+            return self.back_off(&error);
+        }
+        *opened = true;
+        let address = listener.address();
+        if let Ok(address) = &address
+            && self.settings.no_datagrams.is_some()
+        {
+            *datagrams = refuse_datagrams(address, registry, *token);
+        }
+        self.notices.push(match address {
+            Ok(address) => DriverNotice::Listening(address, !self.settings.asks),
             Err(error) => DriverNotice::NotAccepting(error.to_string()),
         });
+    }
+
+    /// The same once more where the system refused.
+    pub(super) fn open_refused(&mut self) {
+        for entrance in 0..self.entrances.len() {
+            if !self.entrances[entrance].opened {
+                self.open_entrance(entrance);
+            }
+        }
     }
 
     /// Connections that wait are accepted, at each socket for a [`Slice`]; the rest with the next
@@ -156,14 +166,18 @@ impl Driver {
                 Err(error) => {
                     // Out of descriptors, most likely: others must close first.
                     service.out_of_sockets();
-                    let now = self.clock.now();
-                    self.tell_refusal(error.to_string(), now);
-                    self.accepting = Accepting::Retry(now + BACK_OFF);
-                    self.changed = true;
-                    return;
+                    return self.back_off(&error);
                 }
             }
         }
+    }
+
+    /// The system is asked again later for what it refused.
+    fn back_off(&mut self, error: &io::Error) {
+        let now = self.clock.now();
+        self.tell_refusal(error.to_string(), now);
+        self.accepting = Accepting::Retry(now + BACK_OFF);
+        self.changed = true;
     }
 
     /// The operator is told, not at every attempt, why no client can be accepted.
@@ -349,6 +363,33 @@ mod tests {
         let listener = listen::listen_with(&address, listen::Options::default()).unwrap();
         driver.listen(address, 0, listener);
         assert!(matches!(driver.notices.as_slice(), [DriverNotice::Listening(..)]));
+    }
+
+    /// The kernel may have no room for one more socket that is waited for. Here it refuses one that
+    /// is waited for already.
+    #[test]
+    fn a_listener_that_the_system_refuses_is_opened_later_while_others_are_served() {
+        let (mut driver, mut cache) = (driver(), testing::cache());
+        let files = ["refused", "served"]
+            .map(|name| std::env::temp_dir().join(format!("krarup-accepting-{name}-{}", std::process::id())));
+        for (number, file) in files.iter().enumerate() {
+            let address = Address::of_file(file);
+            let listener = listen::listen_with(&address, listen::Options::default()).unwrap();
+            driver.listen(address, number, listener);
+        }
+        driver.entrances[0].listener.register(driver.poll.registry(), Token(LISTENERS)).unwrap();
+        driver.open();
+        let [DriverNotice::NotAccepting(_), DriverNotice::Listening(..)] = driver.notices.as_slice() else {
+            panic!("{:?}", driver.notices);
+        };
+        assert!(matches!(driver.accepting, Accepting::Retry(_)) && !driver.is_settled());
+        let _clients = files.map(|file| UnixStream::connect(file).unwrap());
+        let Listener::Unix { listener, .. } = &mut driver.entrances[0].listener else { panic!("a file") };
+        driver.poll.registry().deregister(listener).unwrap();
+        let due = driver.deadline(&cache).unwrap();
+        driver.tick(&mut cache, due);
+        assert!(driver.entrances[0].opened && driver.accepting == Accepting::Yes);
+        assert_eq!((cache.clients(), driver.notices.len()), (2, 3));
     }
 
     #[test]

@@ -176,6 +176,8 @@ pub(crate) struct Entrance {
     /// Where datagrams are refused at the same port, on this machine's own addresses.
     pub(super) datagrams: Option<Datagrams>,
     pub(super) token: Token,
+    /// Whether the loop is told of clients that connect here.
+    pub(super) opened: bool,
 }
 
 /// Whether clients are accepted.
@@ -192,7 +194,7 @@ pub(crate) enum Accepting {
 pub(crate) struct Driver {
     pub(super) settings: DriverSettings,
     pub(super) clock: Clock,
-    poll: Poll,
+    pub(super) poll: Poll,
     /// Rings in `poll` when something is due.
     alarm: Alarm,
     pub(super) entrances: Vec<Entrance>,
@@ -361,6 +363,7 @@ impl Driver {
         }
         if self.unaccepted {
             self.accept(service);
+            self.open_refused();
         }
         self.listen_to_lingering(now);
     }

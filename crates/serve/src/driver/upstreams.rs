@@ -12,6 +12,7 @@ use krarup_units::{Address, Inbox, Nanos, Stamp};
 
 use super::clients::{DriverNotice, Outbound, UPSTREAMS};
 use super::readiness::ServerPoll;
+use crate::descriptor::HeldDescriptor;
 use crate::refusal::RefusalNotices;
 use crate::slice::Slice;
 
@@ -43,6 +44,8 @@ pub(crate) struct ServerConnection {
     /// How many attempts have failed since it stood, or since all of them had been tried.
     failed_attempts: usize,
     pub(crate) conn: Option<Conn>,
+    /// Held while it is to be made anew.
+    descriptor: HeldDescriptor,
     pub(crate) inbox: Inbox,
     pub(crate) state: ConnectionState,
     pub(crate) writable: bool,
@@ -120,6 +123,7 @@ impl ServerConnection {
             at: None,
             failed_attempts: 0,
             conn: None,
+            descriptor: HeldDescriptor::default(),
             inbox: Inbox::default(),
             state: ConnectionState::Waiting(now),
             writable: false,
@@ -143,6 +147,7 @@ impl ServerConnection {
     /// It is not wanted any more.
     fn retire(&mut self) {
         self.conn = None;
+        self.descriptor.release();
         self.inbox.clear();
         self.inbox.shrink(0);
         self.state = ConnectionState::Retired;
@@ -256,6 +261,7 @@ impl ServerConnections {
         let link = &mut self.links[server];
         link.inbox.clear();
         link.writable = false;
+        link.descriptor.release();
         let token = Token(UPSTREAMS + server);
         let address = &link.address;
         let begun = match address.file() {
@@ -338,6 +344,7 @@ impl ServerConnections {
         self.lanes_to_close |= server >= LANES;
         let link = &mut self.links[server];
         link.conn = None;
+        link.descriptor.hold();
         link.inbox.clear();
         link.inbox.shrink(SERVER_KEEP);
         let was_up = std::mem::replace(&mut link.reported_up, false);
@@ -483,6 +490,8 @@ impl ServerConnections {
         }
         match self.links[server].state {
             ConnectionState::Waiting(until) if until <= now => self.connect(service, server, now),
+            // One that none was left for takes what a client gives back before others are accepted.
+            ConnectionState::Waiting(_) => self.links[server].descriptor.hold(),
             ConnectionState::Connecting(until) if until <= now => {
                 self.lose(service, server, "no connection within the time allowed", ConnectionLoss::TimedOut);
             }
@@ -622,6 +631,29 @@ mod tests {
             links.open(LANES, 0, Stamp(0));
             assert_eq!(links[LANES].at, at);
         }
+    }
+
+    #[test]
+    fn a_connection_that_is_lost_keeps_its_descriptor_until_it_is_made_or_not_wanted_any_more() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut core = testing::proxy();
+        let settings = ConnectSettings { connect_timeout: Nanos::ZERO, keep_alive: Nanos::ZERO, tls: None };
+        let registry = Poll::new().unwrap().registry().try_clone().unwrap();
+        let address = listener.local_addr().unwrap();
+        let link = ServerConnection::to(address.into(), vec![address], Stamp(0));
+        let poll = ServerPoll::new().unwrap();
+        let mut servers = ServerConnections::new(settings, vec![link], Clock::start(), registry, poll);
+        for _ in 0..2 {
+            servers.connect(&mut core, 0, Stamp(0));
+            assert!(servers.links[0].conn.is_some() && !servers.links[0].descriptor.is_held());
+            servers.lose(&mut core, 0, "gone", ConnectionLoss::Broken);
+            assert!(servers.links[0].descriptor.is_held());
+        }
+        servers.links[0].descriptor.release();
+        servers.keep(&mut core, 0, Stamp(0));
+        assert!(servers.links[0].descriptor.is_held(), "none was left then");
+        servers.retire(&mut core, 0);
+        assert!(!servers.links[0].descriptor.is_held());
     }
 
     #[test]

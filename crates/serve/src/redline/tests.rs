@@ -137,7 +137,8 @@ fn one_for_which_no_thread_can_be_had_leaves_nothing_behind() {
     let redline = redline_with(minute(350.0), Some(path.clone()));
     let text = "target=p99%3C80ms";
     let asked = AskedRedline::of(HttpQuery { text, page: false }).unwrap();
-    let begun = redline.begin(&asked, |_, _| Err(std::io::ErrorKind::WouldBlock.into()));
+    let refuse: Spawn = |_, _| Err(std::io::ErrorKind::WouldBlock.into());
+    let begun = redline.begin(&asked, Instant::now(), refuse);
     assert!(begun.is_err_and(|(status, why)| status == 503 && why.what.contains("no thread")));
     let query = HttpQuery { text: "", page: false };
     assert_eq!(redline.respond(HttpMethod::Get, query).status, 404);
@@ -146,6 +147,25 @@ fn one_for_which_no_thread_can_be_had_leaves_nothing_behind() {
     assert_eq!(status, 200, "{begun}");
     assert_eq!(redline.end().status, 200);
     std::fs::remove_file(&path).unwrap();
+}
+
+/// Telling the headroom may take long, and whatever asked may have gone meanwhile.
+#[test]
+fn one_that_was_ended_before_it_began_or_comes_too_late_does_not_begin() {
+    let redline = redline(minute(350.0));
+    let asked = AskedRedline::of(HttpQuery { text: "target=p99%3C80ms", page: false }).unwrap();
+    let long_ago = Instant::now().checked_sub(BEGINS_WITHIN + LOOK).unwrap();
+    let (status, why) = redline.begin(&asked, long_ago, spawn).unwrap_err();
+    assert!(status == 503 && why.to_string().contains("nothing was begun; ask again"), "{why}");
+    let asked_at = Instant::now();
+    assert_eq!(redline.end().status, 404);
+    let (status, why) = redline.begin(&asked, asked_at, spawn).unwrap_err();
+    assert!(status == 409 && why.what.contains("ended before it had begun"), "{why}");
+    assert!(lock(&redline.state).report.is_none());
+    // What is asked for from then on begins.
+    let (status, begun) = post(&redline, "target=p99%3C80ms");
+    assert_eq!(status, 200, "{begun}");
+    assert_eq!(redline.end().status, 200);
 }
 
 #[test]

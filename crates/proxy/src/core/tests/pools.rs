@@ -246,6 +246,32 @@ fn a_read_that_fails_is_tried_at_the_next_holder_within_a_budget() {
     assert_eq!((visit.outcome, servers.len()), (Outcome::Ok, 2));
 }
 
+/// Each key of a get paid for retries, and a part that failed took one, however many servers it was
+/// moved to: a pool in trouble was asked for everything again, with three times the requests.
+#[test]
+fn gets_of_many_keys_are_tried_again_within_the_budget_too() {
+    let spec = placed("main", vec![0, 1, 2], 2);
+    let mut world = one_pool(PoolSpec { fall_back_on_error: true, retry_budget: 0.2, ..spec });
+    let client = world.client();
+    let (mut parts, mut requests) = (0, 0);
+    for read in 0..100 {
+        let keys: Vec<String> = (0..24).map(|key| format!("k{}", 24 * read + key)).collect();
+        world.send(client, format!("get {}\r\n", keys.join(" ")));
+        let mut asked = [0, 1, 2].map(|server| world.asked(server).lines().count());
+        parts += asked.iter().sum::<usize>();
+        while asked != [0; 3] {
+            requests += asked.iter().sum::<usize>();
+            for (server, &count) in asked.iter().enumerate() {
+                world.answer(server, "SERVER_ERROR busy\r\n".repeat(count));
+            }
+            asked = [0, 1, 2].map(|server| world.asked(server).lines().count());
+        }
+        assert!(world.replied(client).starts_with("SERVER_ERROR"));
+    }
+    // Ten are saved up, and the last part may go to two servers.
+    assert!(requests > parts && 10 * requests <= 12 * parts + 110, "{requests} for {parts} parts");
+}
+
 /// A server that is slow or fails would get all reads: the others had been given some that they
 /// never saw.
 #[test]
@@ -853,6 +879,39 @@ fn what_neither_of_two_holders_has_is_missing_at_the_first() {
     assert_eq!(world.core.pools()[0].counts().hedges_won, 0);
 }
 
+/// It has only what was written while a holder was down: its miss, or a value of another time, was
+/// the reply where the holder that was up was no more than late.
+#[test]
+fn a_read_that_takes_long_is_not_sent_to_a_server_that_stands_in() {
+    let spec = PoolSpec { when_down: WhenDown::Next, ..placed("main", vec![0, 1, 2], 2) };
+    let hedge = Some(Hedge { quantile: 0.95, budget: 0.1 });
+    let mut world = one_pool(PoolSpec { hedge, reads: Reads::Primary, ..spec });
+    let client = world.client();
+    let key = key_at(&mut world, &[0, 1]);
+    let asked = format!("get {key}\r\n");
+    for read in 0..100_u64 {
+        world.at(read * 1_000_000).send(client, &asked).write_servers();
+        world.at(read * 1_000_000 + 100_000).answer(0, "END\r\n").replied(client);
+    }
+    world.at(200_000_000).asked(0);
+    // With the other holder down, and when it is back.
+    world.core.server_lost(1, "gone", ConnectionLoss::Broken, world.now);
+    for hedges in [0, 1] {
+        world.send(client, &asked);
+        assert_eq!(world.asked(0), asked);
+        world.now = world.core.deadline().unwrap();
+        world.core.tick(world.now);
+        let second = if hedges == 0 { String::new() } else { asked.clone() };
+        assert_eq!((world.asked(1), world.asked(2)), (second, String::new()));
+        assert_eq!(world.core.pools()[0].counts().hedges, hedges);
+        world.answer(0, "END\r\n");
+        assert_eq!(world.replied(client), "END\r\n");
+        if hedges == 0 {
+            world.bring_up(1);
+        }
+    }
+}
+
 /// What the second holder answers says nothing about the first: the time after which it is asked
 /// would sink to that of the second, and nearly every read be sent twice.
 #[test]
@@ -978,6 +1037,52 @@ fn servers_that_are_down_count_among_those_that_are_left_out() {
             world.replied(client);
         }
         assert_eq!(world.core.pools()[0].counts().slow_ejections, ejections, "{lost} of four are down");
+    }
+}
+
+/// The server with the values was left out, beside one that had nothing or failed at once.
+#[test]
+fn an_answer_with_a_value_is_not_slow_beside_a_miss_or_an_error() {
+    let found = format!("{}END\r\n", value("a", "1"));
+    for (quick, ejections) in [("END\r\n", 0), ("SERVER_ERROR busy\r\n", 0), (found.as_str(), 1)] {
+        let spec = PoolSpec { eject_slower: Some(3.0), ..PoolSpec::of("main", vec![0, 1]) };
+        let mut world = one_pool(spec);
+        let client = world.client();
+        for read in 0..1_000_u64 {
+            let begun = read * 1_500_000;
+            world.at(begun).send(client, "get a\r\n");
+            let server = (0..2).find(|&server| !world.asked(server).is_empty()).unwrap();
+            let (time, answer) = [(1_000_000, found.as_str()), (200_000, quick)][server];
+            world.at(begun + time).answer(server, answer).replied(client);
+        }
+        assert_eq!(world.core.pools()[0].counts().slow_ejections, ejections, "beside {quick}");
+    }
+}
+
+/// Where a key has most of the reads it was given all of those of its keys for as long as it had
+/// been away: another server of the pool had been given less meanwhile.
+#[test]
+fn a_holder_that_comes_back_shares_reads_with_those_that_had_them() {
+    for when_down in [WhenDown::Error, WhenDown::Next] {
+        let mut world = one_pool(PoolSpec { when_down, ..placed("main", vec![0, 1, 2], 2) });
+        let [hot, one, other] = [[0, 1], [1, 2], [2, 0]].map(|holders| key_at(&mut world, &holders));
+        let keys = [&hot, &hot, &one, &hot, &hot, &other, &hot, &hot];
+        let read = |world: &mut World, times: usize| {
+            let (routing, pool) = (&mut world.core.routing, PoolId::new(0));
+            let mut given = [0_u32; 3];
+            for key in keys.iter().cycle().take(times) {
+                let holders = routing[pool].holders(key.as_bytes());
+                let server = routing.choose(pool, key.as_bytes(), &holders, 1, world.now, |_| 0);
+                given[server.unwrap().index()] += 1;
+            }
+            given
+        };
+        read(&mut world, 4_000);
+        world.core.server_lost(1, "gone", ConnectionLoss::Broken, world.now);
+        assert_eq!(read(&mut world, 2_000)[1], 0);
+        world.bring_up(1);
+        let given = read(&mut world, 800);
+        assert!(given[0].abs_diff(given[1]) <= 10 && given[0] >= 250, "{given:?}");
     }
 }
 
@@ -1184,6 +1289,26 @@ fn each_server_has_its_queue_of_reads_and_writes_pass_it() {
         (world.core.unfinished(), world.core.dispatch.readers().waiting(), world.core.in_flight()),
         (0, 0, 0)
     );
+}
+
+/// What waits in the proxy no server owes: before the slower one it grew without end, while both
+/// owed the same.
+#[test]
+fn what_waits_for_a_servers_readers_counts_where_the_least_busy_is_read() {
+    let reads = Reads::LeastOutstanding;
+    let mut world = one_pool(PoolSpec { readers: Some(1), reads, ..PoolSpec::of("main", vec![0, 1]) });
+    let get = |world: &mut World| {
+        let client = world.client();
+        world.send(client, "get a\r\n").write_servers();
+    };
+    (0..20).for_each(|_| get(&mut world));
+    for _ in 0..20 {
+        world.answer(0, "END\r\n");
+        get(&mut world);
+        let readers = world.core.dispatch.readers();
+        let waiting = [0, 1].map(|server| readers.waiting_before(PoolId::new(0), ServerId::new(server)));
+        assert_eq!(waiting, [9, 9]);
+    }
 }
 
 /// Be it because its server is lost or because there are no readers any more: that wait is not the

@@ -8,6 +8,7 @@
 //! up, its rows are counted as lost, and the next is begun: the first is told, until one is
 //! complete again.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use krarup_units::{Nanos, Stamp};
@@ -54,6 +55,8 @@ struct OpenRows {
     interval: RowInterval,
     path: PathBuf,
     writer: RowFileWriter<Partial>,
+    /// The folder of its name, opened with it: at its end there may be no descriptor left.
+    folder: Option<File>,
 }
 
 impl OpenRows {
@@ -195,7 +198,7 @@ impl RotatingRows {
     /// A file says how many rows were lost, and how many visits belong to none, since the one that
     /// was completed before it.
     fn complete(&mut self, open: OpenRows, lost: u64) {
-        let OpenRows { path, mut writer, .. } = open;
+        let OpenRows { path, mut writer, folder, .. } = open;
         let rows = writer.rows();
         let all = lost + self.given_up;
         writer.lost(all.saturating_sub(self.recorded));
@@ -203,8 +206,6 @@ impl RotatingRows {
         let completed = || {
             let (file, rows) = writer.finish()?;
             file.complete()?;
-            // The name too, where the machine stops now.
-            std::fs::File::open(path.parent().unwrap_or(&self.folder))?.sync_all()?;
             Ok(rows)
         };
         match completed() {
@@ -212,6 +213,11 @@ impl RotatingRows {
                 (self.rows, self.recorded) = (self.rows + rows, all);
                 self.recorded_apart = self.apart;
                 self.in_trouble = false;
+                if let Some(folder) = folder {
+                    // The name too, where the machine stops now. Where that is refused, as by file
+                    // systems that do not know it, the rows are there all the same.
+                    let _ = folder.sync_all();
+                }
             }
             Err(problem) => self.give_up(FileError { path, problem }, rows),
         }
@@ -233,7 +239,7 @@ impl RotatingRows {
             let run = RunMetadata { epoch_unix: interval.epoch };
             let settings = RowSettings { run, ..self.settings.clone() };
             let writer = RowFileWriter::new(file, settings).map_err(|problem| wrong(&path, problem))?;
-            return Ok(OpenRows { interval, path, writer });
+            return Ok(OpenRows { interval, path, writer, folder: File::open(&folder).ok() });
         }
         Err(wrong(&folder, FileProblem::Io(std::io::ErrorKind::AlreadyExists.into())))
     }
@@ -335,6 +341,26 @@ mod tests {
         let files = RowRun::files(&folder).unwrap();
         let said: Vec<_> = files.iter().map(|path| RowFile::open(path).unwrap().apart()).collect();
         assert_eq!((said, RowRun::open(&files).unwrap().apart()), (vec![4, 5], 9));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn rows_of_a_file_whose_name_may_not_be_on_the_disk_are_not_lost() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (folder, mut rows) =
+            begin_told("unsynced", move |error| tell.send(error.to_string()).expect("it is heard"));
+        rows.write(&batch(&[1]));
+        rows.set_apart(4);
+        // A device has no disk, and refuses.
+        let device = File::open("/dev/null").unwrap();
+        assert!(device.sync_all().is_err());
+        rows.open[0].folder = Some(device);
+        rows.complete_before(Stamp(12_000_000_000), 0);
+        rows.write(&batch(&[13]));
+        assert_eq!(rows.finish(0).unwrap(), (2, 0));
+        assert!(told.try_iter().next().is_none());
+        let lost: Vec<_> = found(&folder).into_iter().map(|(.., lost)| lost).collect();
+        assert_eq!((lost, RowRun::open(&RowRun::files(&folder).unwrap()).unwrap().apart()), (vec![0, 0], 4));
         std::fs::remove_dir_all(folder).unwrap();
     }
 

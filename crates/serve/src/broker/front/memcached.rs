@@ -9,7 +9,7 @@ use krarup_memcache::request::{Refusal, Request, Retrieve, StorageRequest};
 use krarup_memcache::write;
 use krarup_net::blocking::BlockingClient;
 
-use super::owner_connection::OwnerConnection;
+use super::owner_connection::{OwnerConnection, has_hung_up};
 use super::retry::{Attempt, Retry, Tried, lose, until_answered};
 use super::serving::{End, Inner};
 use crate::broker::engine::Protocol;
@@ -136,8 +136,16 @@ impl<'a> MemcachedSession<'a> {
         Ok(())
     }
 
+    /// What it says next. While it has a message open it may be idle.
     fn receive(&mut self, room: &mut [u8]) -> Result<usize, End> {
-        self.front.receive(&mut self.client, room, !self.open.is_empty())
+        loop {
+            if let Some(count) = self.front.receive(&mut self.client, room)? {
+                return Ok(count);
+            }
+            if self.open.is_empty() {
+                return Err(End);
+            }
+        }
     }
 
     fn flush(&mut self) -> Result<(), End> {
@@ -339,6 +347,11 @@ impl<'a> MemcachedSession<'a> {
     /// Waits for a message, at one owner after the other where its shard moves.
     fn wait(&mut self, to: &To, line: &[u8], waits: &Waits) -> Result<Vec<u8>, End> {
         self.flush()?;
+        if has_hung_up(&self.client) {
+            // There is nothing to wait for, and what it has open stays so for what it has sent.
+            let answer = self.answer(to.shard, &with_time(line, 0), to.repeatable)?;
+            return Ok(waits.with_own_key(answer));
+        }
         let end = Instant::now() + waits.length;
         let (mut line, mut repeatable) = (Cow::Borrowed(line), to.repeatable);
         let mut retry = Retry::begin();
@@ -376,13 +389,14 @@ impl<'a> MemcachedSession<'a> {
     }
 
     fn find(&mut self, shard: u32) -> Result<Option<OwnerConnection>, End> {
-        if let Some(owner) = self.owner[shard as usize].take() {
-            if owner.is_of(&self.front.owners, shard) {
-                return Ok(Some(owner));
-            }
-            if self.holds_of(shard) {
-                return Err(End);
-            }
+        if let Some(mut owner) = self.owner[shard as usize].take()
+            && owner.serves(&self.front.owners, shard)
+        {
+            return Ok(Some(owner));
+        }
+        // What was open is so no more.
+        if self.holds_of(shard) {
+            return Err(End);
         }
         let Some(owner) = self.front.owners.of(shard) else { return Ok(None) };
         let Ok(mut owner) = OwnerConnection::connect(owner, Protocol::Memcached) else { return Ok(None) };
@@ -427,7 +441,11 @@ impl<'a> MemcachedSession<'a> {
         watching: bool,
     ) -> Result<Tried<Vec<u8>>, End> {
         let front = self.front;
-        let Some(mut owner) = self.find(shard)? else { return Ok(Tried::NoOwner) };
+        let Some(mut owner) = self.find(shard)? else {
+            // What it was answered before it need not wait for.
+            self.flush()?;
+            return Ok(Tried::NoOwner);
+        };
         let client = watching.then_some(&self.client);
         match owner.send(front, shard, line).and_then(|()| owner.answer(front, shard, client)) {
             Ok(answer) => {

@@ -109,6 +109,12 @@ impl OwnerConnection {
         owners.of(shard).is_none_or(|now| now.epoch == self.owner.epoch)
     }
 
+    /// Whether it may be asked: no other owner is known, and this one has not left. Where its end
+    /// stands there already, nothing that is sent would be carried out.
+    pub(super) fn serves(&mut self, owners: &Owners, shard: u32) -> bool {
+        self.is_of(owners, shard) && self.read().is_ok() && !self.unread.starts_with(MOVED)
+    }
+
     /// Sends it all, unless the owner hangs, or another is known to be it.
     pub(super) fn send(&mut self, front: &Inner, shard: u32, bytes: &[u8]) -> Result<(), NoReply> {
         self.send_within(front, shard, bytes, SEND)
@@ -169,12 +175,16 @@ impl OwnerConnection {
         }
     }
 
-    /// Forgets messages that it may hold and does not, so that there are never many more than it
-    /// does: which time has run out only the owner knows.
-    pub(super) fn forget(&mut self, front: &Inner, shard: u32) -> Result<(), NoReply> {
+    /// Sees to it that there are never many more messages that it may hold than it does.
+    pub(super) fn forget_of_many(&mut self, front: &Inner, shard: u32) -> Result<(), NoReply> {
         if self.held.len() < self.many || self.ended {
             return Ok(());
         }
+        self.forget(front, shard)
+    }
+
+    /// Forgets messages that it may hold and does not: which time has run out only the owner knows.
+    pub(super) fn forget(&mut self, front: &Inner, shard: u32) -> Result<(), NoReply> {
         let held: Vec<Id> = self.held.iter().copied().collect();
         for some in held.chunks(ASKED_AT_ONCE) {
             let mut asked = Vec::new();
@@ -200,7 +210,7 @@ impl OwnerConnection {
         Ok(length.map(|length| self.unread.drain(..length).collect()))
     }
 
-    /// Reads what has come; to be called when something has.
+    /// Reads what has come, if something has.
     pub(super) fn read(&mut self) -> Result<(), NoReply> {
         let mut buffer = [0; 16 << 10];
         match self.stream.read(&mut buffer) {
@@ -240,6 +250,11 @@ pub(super) fn wait(owner: &[&TcpStream], client: Option<&BlockingClient>, most: 
         return Woken::Client;
     }
     if owner.iter().any(|end| !end.revents().is_empty()) { Woken::Some } else { Woken::Timeout }
+}
+
+/// Whether a client has hung up. It may have sent requests before that, and wants their answers.
+pub(super) fn has_hung_up(client: &BlockingClient) -> bool {
+    wait(&[], Some(client), Duration::ZERO) == Woken::Client
 }
 
 /// Whether one of them is ready in time. Interrupted it is not, at worst: the caller looks

@@ -70,15 +70,17 @@ impl Inner {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what a client says next. One that `works` at a message may be idle for ever.
+    /// Reads what a client says next; none: it says nothing for too long.
     pub(super) fn receive(
         &self,
         client: &mut BlockingClient,
-        room: &mut [u8],
-        works: bool,
-    ) -> Result<usize, End> {
-        let idle = if works { Nanos::ZERO } else { self.settings.idle };
-        client.receive(room, idle).ok().filter(|count| *count > 0).ok_or(End)
+        buffer: &mut [u8],
+    ) -> Result<Option<usize>, End> {
+        match client.receive(buffer, self.settings.idle) {
+            Ok(count) if count > 0 => Ok(Some(count)),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(None),
+            _ => Err(End),
+        }
     }
 
     /// Whether this broker ends: then no request waits for a shard to have an owner again.

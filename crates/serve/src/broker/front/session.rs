@@ -100,9 +100,30 @@ impl<'a> BeanstalkSession<'a> {
         Ok(())
     }
 
+    /// What it says next. While it works at a message it may be idle.
     fn receive(&mut self, room: &mut [u8]) -> Result<usize, End> {
-        let works = (0..self.shards).any(|shard| self.holds_of(shard));
-        self.front.receive(&mut self.client, room, works)
+        loop {
+            if let Some(count) = self.front.receive(&mut self.client, room)? {
+                return Ok(count);
+            }
+            if !self.works()? {
+                return Err(End);
+            }
+        }
+    }
+
+    /// Whether it holds a message, as the owners say.
+    fn works(&mut self) -> Result<bool, End> {
+        for shard in 0..self.shards {
+            if self.holds_of(shard)
+                && let Some(mut owner) = self.find(shard)?
+            {
+                // What it held is lost with its owner.
+                owner.forget(self.front, shard).map_err(|_| End)?;
+                self.owner[shard as usize] = Some(owner);
+            }
+        }
+        Ok((0..self.shards).any(|shard| self.holds_of(shard)))
     }
 
     pub(super) fn flush(&mut self) -> Result<(), End> {
@@ -396,7 +417,11 @@ impl<'a> BeanstalkSession<'a> {
         repeatable: bool,
         watching: bool,
     ) -> Result<Tried<()>, End> {
-        let Some(mut owner) = self.find(shard)? else { return Ok(Tried::NoOwner) };
+        let Some(mut owner) = self.find(shard)? else {
+            // What it was answered before it need not wait for.
+            self.flush()?;
+            return Ok(Tried::NoOwner);
+        };
         match self.exchange(&mut owner, shard, lines, answers, watching) {
             Ok(()) => {
                 self.hung_up |= owner.ended;
@@ -431,13 +456,13 @@ impl<'a> BeanstalkSession<'a> {
             note(owner, lines[answers.len()], &answer);
             answers.push(answer);
         }
-        owner.forget(self.front, shard)
+        owner.forget_of_many(self.front, shard)
     }
 
     /// The connection to the owner of a shard; none: there is none now.
     fn find(&mut self, shard: u32) -> Result<Option<OwnerConnection>, End> {
-        if let Some(owner) = self.owner[shard as usize].take() {
-            if owner.is_of(&self.front.owners, shard) {
+        if let Some(mut owner) = self.owner[shard as usize].take() {
+            if owner.serves(&self.front.owners, shard) {
                 return Ok(Some(owner));
             }
             if !owner.held.is_empty() {

@@ -8,7 +8,7 @@ use krarup_beanstalk::{Reply, ReplyWord, Request, Verb, write};
 use krarup_units::Nanos;
 
 use super::owner_connection::{
-    ASKED_AT_ONCE, AwaitState, LOOK, MOVED, OwnerConnection, Woken, read, says, wait,
+    ASKED_AT_ONCE, AwaitState, LOOK, MOVED, OwnerConnection, Woken, has_hung_up, read, says, wait,
 };
 use super::retry::{Attempt, Retry};
 use super::serving::End;
@@ -72,6 +72,10 @@ impl BeanstalkSession<'_> {
         most: Option<u32>,
         end: Option<Instant>,
     ) -> Result<(), End> {
+        if end.is_some_and(|end| end <= Instant::now()) || has_hung_up(&self.client) {
+            // There is nothing to wait for, and what it holds stays its for what it has sent.
+            return self.ask(shard, &[&line(how, most, Nanos::ZERO)[..]], how != TakeMode::Pop);
+        }
         let mut retry = Retry::begin();
         loop {
             let left = || end.map(|end| end.saturating_duration_since(Instant::now()).as_millis());
@@ -292,7 +296,8 @@ impl BeanstalkSession<'_> {
         Ok(())
     }
 
-    /// What can be added up is; the rest is the first shard's.
+    /// What can be added up is, and `draining` is true where one of them drains; the rest is the
+    /// first shard's.
     pub(super) fn stats(&mut self, line: &[u8]) -> Result<(), End> {
         let mut all: Vec<(String, String)> = Vec::new();
         for shard in 0..self.shards {
@@ -301,14 +306,15 @@ impl BeanstalkSession<'_> {
                 self.out.extend_from_slice(&answer);
                 return Ok(());
             };
-            let mut lines = reply.pairs();
             if shard == 0 {
-                all = lines.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+                all = reply.pairs().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
                 continue;
             }
-            for (key, value) in lines.by_ref().filter(|(key, _)| SUMS.iter().any(|sum| key.starts_with(sum)))
-            {
-                if let Some((_, sum)) = all.iter_mut().find(|(other, _)| other == key)
+            for (key, value) in reply.pairs() {
+                let Some((_, sum)) = all.iter_mut().find(|(other, _)| other == key) else { continue };
+                if (key, value) == ("draining", "true") {
+                    value.clone_into(sum);
+                } else if SUMS.iter().any(|sum| key.starts_with(sum))
                     && let (Ok(one), Ok(other)) = (sum.parse::<u64>(), value.parse::<u64>())
                 {
                     // The tube `default` is in every shard.

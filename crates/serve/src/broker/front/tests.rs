@@ -237,6 +237,123 @@ fn a_client_that_waits_for_a_message_goes_on_waiting_where_its_shard_moves_to() 
     assert_eq!(it.rest(), "");
 }
 
+/// A broker is killed: what its clients ask of it later it cannot have carried out.
+#[test]
+fn an_owner_that_has_left_before_it_was_asked_has_done_nothing() {
+    let opened = "VALUE q/open 0 1\r\nx\r\nEND\r\n";
+    for (protocol, put, stored, take, taken) in [
+        (
+            Protocol::Beanstalkd,
+            "put 1 0 60 1\r\nx\r\n",
+            "INSERTED 1\r\n",
+            "reserve-with-timeout 0\r\n",
+            "RESERVED 1 1\r\nx\r\n",
+        ),
+        (Protocol::Memcached, "set q 0 0 1\r\nx\r\n", "STORED\r\n", "get q/open\r\n", opened),
+    ] {
+        let (front, owners) = front(protocol, 1);
+        let (killed, next) = (Played::new(), Played::new());
+        owners.set(0, killed.at(1));
+        let mut it = client(&front);
+        it.say(put);
+        let mut line = killed.accept();
+        line.hears(put);
+        line.say(stored);
+        it.hears(stored);
+        drop(line);
+        owners.set(0, None);
+        it.say(put);
+        owners.set(0, next.at(2));
+        let mut line = next.accept();
+        line.hears(put);
+        line.say(stored);
+        it.hears(stored);
+        // What it holds there is its no more, and it must hear of that.
+        it.say(take);
+        line.hears(take);
+        line.say(taken);
+        it.hears(taken);
+        drop(line);
+        it.say(put);
+        assert_eq!(it.rest(), "");
+    }
+}
+
+#[test]
+fn a_client_that_hangs_up_behind_its_requests_keeps_what_it_takes() {
+    let value = |key: &str| format!("VALUE {key} 0 1\r\nx\r\nEND\r\n");
+    let (own, owners_key) = (value("q/t=9/open"), value("q/t=0/open"));
+    let reserve = "reserve-with-timeout 0\r\n";
+    let reserved = "RESERVED 1 1\r\nx\r\n";
+    let of_beanstalkd = [
+        ("peek 1\r\n", "peek 1\r\n", "NOT_FOUND\r\n", "NOT_FOUND\r\n"),
+        ("reserve\r\n", reserve, reserved, reserved),
+        ("reserve-with-timeout 5\r\n", reserve, "TIMED_OUT\r\n", "TIMED_OUT\r\n"),
+        ("bury 1 0\r\n", "bury 1 0\r\n", "BURIED\r\n", "BURIED\r\n"),
+    ];
+    let of_memcached = [
+        ("get q/peek\r\n", "get q/peek\r\n", "END\r\n", "END\r\n"),
+        ("get q/t=9/open\r\n", "get q/t=0/open\r\n", &*owners_key, &*own),
+        ("get p/t=9\r\n", "get p/t=0\r\n", "END\r\n", "END\r\n"),
+        ("get q/close\r\n", "get q/close\r\n", "END\r\n", "END\r\n"),
+    ];
+    let dialogues = [(Protocol::Beanstalkd, of_beanstalkd), (Protocol::Memcached, of_memcached)];
+    for (protocol, dialogue) in dialogues {
+        let (front, owners) = front(protocol, 1);
+        let owner = Played::new();
+        owners.set(0, owner.at(1));
+        let mut it = client(&front);
+        it.say(&dialogue.map(|(said, ..)| said).concat());
+        let mut line = owner.accept();
+        it.0.shutdown(Shutdown::Write).unwrap();
+        // The same connection hears all of it: with another what it holds would end.
+        for (_, asked, answer, _) in dialogue {
+            line.hears(asked);
+            line.say(answer);
+        }
+        assert_eq!(it.rest(), dialogue.map(|(.., told)| told).concat());
+    }
+}
+
+/// Its wait ends with the connection to the owner, and with that what it was given: to say that it
+/// has closed it would be untrue.
+#[test]
+fn what_is_taken_for_a_client_that_hangs_up_while_it_waits_is_not_closed() {
+    let (front, owners) = front(Protocol::Memcached, 1);
+    let owner = Played::new();
+    owners.set(0, owner.at(1));
+    let mut it = client(&front);
+    it.say("get q/t=3600000/open\r\nget q/close\r\n");
+    let mut line = owner.accept();
+    line.hears("get q/t=3600000/open\r\n");
+    it.0.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(line.rest(), "");
+    line.say("VALUE q/t=3600000/open 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(it.rest(), "VALUE q/t=3600000/open 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn what_is_answered_waits_for_no_shard_without_an_owner() {
+    for (protocol, put, stored) in [
+        (Protocol::Beanstalkd, "put-in-tube TUBE 1 0 60 1\r\nx\r\n", "INSERTED 2\r\n"),
+        (Protocol::Memcached, "set TUBE 0 0 1\r\nx\r\n", "STORED\r\n"),
+    ] {
+        let (front, owners) = front(protocol, 2);
+        let played = [Played::new(), Played::new()];
+        owners.set(0, played[0].at(1));
+        let puts = [0, 1].map(|shard| put.replace("TUBE", &name_of(shard)));
+        let mut it = client(&front);
+        it.say(&puts.concat());
+        for shard in 0..2 {
+            owners.set(shard, played[shard as usize].at(1));
+            let mut line = played[shard as usize].accept();
+            line.hears(&puts[shard as usize]);
+            line.say(stored);
+            it.hears(stored);
+        }
+    }
+}
+
 #[test]
 fn a_get_of_which_one_key_pops_is_not_carried_out_twice() {
     let (front, owners) = front(Protocol::Memcached, 1);
@@ -382,6 +499,41 @@ fn a_message_whose_time_had_run_out_when_it_was_closed_is_not_open() {
     line.hears("get q\r\n");
     line.say("END\r\n");
     it.hears("END\r\n");
+}
+
+/// Serves a client that has said this before it is served, so that it cannot be idle before.
+fn client_that_says(said: &str, of: &Front) -> Line {
+    let entrance = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut it = Line::of(TcpStream::connect(entrance.local_addr().unwrap()).unwrap());
+    it.say(said);
+    let served = entrance.accept().unwrap().0;
+    served.set_nonblocking(true).unwrap();
+    let stream = Stream::Tcp(krarup_net::mio::net::TcpStream::from_std(served));
+    let accepted = BlockingClient::accepted(stream, None, Nanos::ZERO).unwrap();
+    let handle = accepted.handle().unwrap();
+    let session = move |its: &Arc<Inner>| session::BeanstalkSession::new(accepted, its).run();
+    begin_session(handle, 1, &of.inner, session).unwrap();
+    it
+}
+
+#[test]
+fn a_client_may_be_silent_as_long_as_it_holds_a_message() {
+    let idle = Nanos::from_millis(1);
+    let (front, owners) = front_with(Protocol::Beanstalkd, 1, FrontSettings { idle, ..settings() });
+    let owner = Played::new();
+    owners.set(0, owner.at(1));
+    let mut it = client_that_says("reserve-with-timeout 0\r\n", &front);
+    let mut line = owner.accept();
+    line.hears("reserve-with-timeout 0\r\n");
+    line.say("RESERVED 5 1\r\nx\r\n");
+    it.hears("RESERVED 5 1\r\nx\r\n");
+    for state in ["reserved", "reserved", "ready"] {
+        line.hears("stats-job 5\r\n");
+        let text = format!("---\nid: 5\nstate: {state}\n");
+        line.say(&format!("OK {}\r\n{text}\r\n", text.len()));
+    }
+    // Its time has run out, and nothing was heard of it.
+    assert_eq!(it.rest(), "");
 }
 
 /// Answers a client that takes messages and never deletes them; those below `held` are still its.
@@ -612,6 +764,26 @@ fn what_one_owner_of_several_could_not_do_is_an_error() {
     second.hears("peek-sender x\r\n");
     second.say("EMPTY\r\n");
     it.hears(ERROR);
+}
+
+#[test]
+fn stats_say_that_brokers_drain_where_one_shard_does() {
+    let (front, played) = front_of_two(settings());
+    let mut it = client(&front);
+    let mut lines: Vec<Line> = Vec::new();
+    for drains in [[false, true], [true, false]] {
+        it.say("stats\r\n");
+        for (shard, drains) in drains.into_iter().enumerate() {
+            if lines.len() == shard {
+                lines.push(played[shard].accept());
+            }
+            lines[shard].hears("stats\r\n");
+            let text = format!("---\ncmd-put: 1\ndraining: {drains}\n");
+            lines[shard].say(&format!("OK {}\r\n{text}\r\n", text.len()));
+        }
+        let text = "---\ncmd-put: 2\ndraining: true\n";
+        it.hears(&format!("OK {}\r\n{text}\r\n", text.len()));
+    }
 }
 
 #[test]

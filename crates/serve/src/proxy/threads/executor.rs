@@ -14,6 +14,7 @@ use krarup_units::{Nanos, Stamp};
 use super::books::SharedBooks;
 use super::client::{ClientHandle, Finished};
 use super::queue::{Queue, QueueOffer, ReceivedRequest};
+use crate::descriptor::HeldDescriptor;
 use krarup_proxy::config::Config;
 use krarup_proxy::core::QueueState;
 use krarup_proxy::core::{Core, Events};
@@ -42,6 +43,8 @@ pub(super) struct Executor {
 
 struct Server {
     connection: Option<BlockingConnection>,
+    /// Held while it is to be made anew.
+    descriptor: HeldDescriptor,
     inbox: Inbox,
     /// When to connect again.
     retry_at: Stamp,
@@ -59,8 +62,13 @@ impl Executor {
     ) -> io::Result<Self> {
         // Each request comes once, and could not be offered again later.
         core.lift_windows();
-        let server =
-            || Server { connection: None, inbox: Inbox::default(), retry_at: Stamp(0), stands: false };
+        let server = || Server {
+            connection: None,
+            descriptor: HeldDescriptor::default(),
+            inbox: Inbox::default(),
+            retry_at: Stamp(0),
+            stands: false,
+        };
         let servers = std::iter::repeat_with(server).take(core.server_count()).collect();
         let (entered, clients) = (Events::default(), BTreeMap::new());
         let wall = WallWatch::new(clock);
@@ -302,10 +310,11 @@ impl Executor {
     /// Connects to every server to which there is no connection and whose time has come again.
     fn connect(&mut self) {
         for server in 0..self.servers.len() {
-            let link = &self.servers[server];
+            let link = &mut self.servers[server];
             if link.connection.is_some() || link.retry_at > self.clock.now() {
                 continue;
             }
+            link.descriptor.release();
             let address = &self.config.addresses()[server];
             let (limit, answer) = (self.config.connect_timeout, self.config.timeout);
             let made = match address.file() {
@@ -338,6 +347,7 @@ impl Executor {
         let now = self.clock.now();
         let link = &mut self.servers[server];
         link.connection = None;
+        link.descriptor.hold();
         link.inbox.clear();
         let stood = std::mem::take(&mut link.stands);
         self.core.server_lost(server, why, loss, now);
