@@ -30,6 +30,7 @@ use krarup_lab::testbed::pods::fleet::PodFleet;
 use krarup_lab::testbed::pods::shape::PodShape;
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Caps, LoadSeconds, Starter};
+use krarup_lab::testbed::trial::with_few_threads;
 use krarup_record::scaled::ReachedBaseline;
 use krarup_report::document::{Column, Table, TableValue};
 use krarup_settings::{Mistake, Mistakes};
@@ -300,7 +301,7 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
             if levels.is_empty() { "in all cells".into() } else { format!("with {}", levels.join(", ")) };
         println!("{}", output::prose(format_args!("fault: {fault}, {when}")));
     }
-    print_scale(&spec);
+    print_scale(&spec, &plan);
     let (least, most) = (spec.repetitions.min as usize, spec.repetitions.most() as usize);
     let number = plan.cells.len();
     let anchors = plan.in_block(&spec) - number;
@@ -322,7 +323,7 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<(), Failure> {
 }
 
 /// What a scale makes of each station.
-fn print_scale(spec: &Spec) {
+fn print_scale(spec: &Spec, plan: &Plan) {
     let Some(testbed) = spec.scaled_testbed(Vec::new()) else { return };
     let say = |line: &str| println!("{}", output::prose(line));
     let (by, cores) = (count(testbed.by), std::thread::available_parallelism().map_or(1, usize::from));
@@ -345,6 +346,13 @@ fn print_scale(spec: &Spec) {
     let time = spec.calibration_time();
     if time > 0.0 {
         say(&format!("  that takes about {} at most where nothing disturbs it", wait(time)));
+    }
+    for (name, threads) in with_few_threads(spec, &plan.cells) {
+        let noun = if threads == 1 { "thread" } else { "threads" };
+        say(&format!(
+            "  {name}: {threads} {noun}, and more processors: how many of them it can use here depends on the scale; \
+             write cpu = {threads}, give it as many threads, or say by a baseline what one alone gave"
+        ));
     }
 }
 

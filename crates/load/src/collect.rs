@@ -144,7 +144,7 @@ impl Collected {
         warnings.extend(
             open.filter_map(|((_, class), late)| warning_of_lateness(&class.name, &class.overall, *late)),
         );
-        warnings.extend(warnings_of_counts(&account, &overall, load.is_open(), load.replays()));
+        warnings.extend(warnings_of_counts(&account, &overall, &[load]));
         warnings.extend(warnings_of_classes(&parts));
         warnings.extend(warnings_of_connections(account.answered, done));
         let mut result = LoadResult {
@@ -279,13 +279,13 @@ pub(crate) fn warning_of_backlog(result: &LoadResult) -> Option<LoadWarning> {
 pub(crate) fn warnings_of_counts(
     account: &WholeRun,
     overall: &OperationResult,
-    is_open: bool,
-    replayed: bool,
+    loads: &[&Load],
 ) -> Vec<LoadWarning> {
+    let any = |is_such: fn(&Load) -> bool| loads.iter().any(|load| is_such(load));
     let mut warnings = Vec::new();
     if account.unsent > 0 {
         let (count, due) = (account.unsent, account.unsent + account.sent);
-        warnings.push(LoadWarning::Unsent { count, due, closed: !is_open });
+        warnings.push(LoadWarning::Unsent { count, due, closed: !any(Load::is_open) });
     }
     let failed = overall.failed();
     if failed > 0 {
@@ -304,7 +304,8 @@ pub(crate) fn warnings_of_counts(
     }
     let asked = overall.hits + overall.misses;
     if overall.misses as f64 > MISSES * asked as f64 {
-        warnings.push(LoadWarning::Misses { count: overall.misses, of: asked, replayed });
+        let (replayed, expires) = (any(Load::replays), any(Load::expires));
+        warnings.push(LoadWarning::Misses { count: overall.misses, of: asked, replayed, expires });
     }
     warnings
 }
@@ -331,6 +332,7 @@ mod tests {
     use crate::command::Command;
     use crate::merge::merge;
     use crate::schedule::{ArrivalProcess, Leg, Open};
+    use crate::trace::{Replay, Speed};
     use crate::workload::{Mix, Workload};
 
     #[test]
@@ -447,11 +449,13 @@ mod tests {
     fn what_closed_clients_could_not_send_is_told_as_theirs() {
         let overall = Share::default().overall_result(Nanos::from_secs(1));
         let account = WholeRun { sent: 3, unsent: 1, ..WholeRun::default() };
-        for (is_open, why) in
-            [(false, "their connection did not stand"), (true, "or connections did not stand")]
+        let open = Arrivals::Open(Open { process: ArrivalProcess::Paced, legs: Vec::new() });
+        for (arrivals, why) in
+            [(Arrivals::default(), "their connection did not stand"), (open, "or connections did not stand")]
         {
-            let told = warnings_of_counts(&account, &overall, is_open, false);
-            assert_eq!(told, [LoadWarning::Unsent { count: 1, due: 4, closed: !is_open }]);
+            let load = Load { arrivals, ..Load::default() };
+            let told = warnings_of_counts(&account, &overall, &[&load]);
+            assert_eq!(told, [LoadWarning::Unsent { count: 1, due: 4, closed: !load.is_open() }]);
             assert!(told[0].to_string().ends_with(why), "{}", told[0]);
         }
     }
@@ -460,10 +464,26 @@ mod tests {
     fn keys_that_a_trace_missed_are_its_own_to_store() {
         let mut overall = Share::default().overall_result(Nanos::from_secs(1));
         overall.misses = 1;
-        for (replayed, advice) in [(false, "populate first with --populate"), (true, "or --on-miss set")] {
-            let told = warnings_of_counts(&WholeRun::default(), &overall, false, replayed);
-            assert_eq!(told, [LoadWarning::Misses { count: 1, of: 1, replayed }]);
+        let replay = Arrivals::Replay(Replay { trace: "trace.csv".into(), speed: Speed::Fastest });
+        for (arrivals, replayed, advice) in [
+            (Arrivals::default(), false, "populate first with --populate"),
+            (replay, true, "or --on-miss set"),
+        ] {
+            let load = Load { arrivals, ..Load::default() };
+            let told = warnings_of_counts(&WholeRun::default(), &overall, &[&load]);
+            assert_eq!(told, [LoadWarning::Misses { count: 1, of: 1, replayed, expires: false }]);
             assert!(told[0].to_string().contains(advice), "{}", told[0]);
+        }
+    }
+
+    #[test]
+    fn keys_that_expired_are_told_to_live_longer() {
+        let mut overall = Share::default().overall_result(Nanos::from_secs(1));
+        overall.misses = 1;
+        for (expiry, expires) in [(Some((60, 60)), true), (Some((0, 0)), false), (None, false)] {
+            let load = Load { workload: Workload { expiry, ..Workload::default() }, ..Load::default() };
+            let told = warnings_of_counts(&WholeRun::default(), &overall, &[&load]);
+            assert_eq!(told[0].to_string().contains("(--expiry)"), expires, "{}", told[0]);
         }
     }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::keys::KeyFamily;
 use crate::schedule::Arrivals;
 use crate::sizes::SizeLaw;
-use crate::workload::{Mix, OnMiss, Workload};
+use crate::workload::{Mix, OnMiss, Sequence, Workload};
 
 /// One run of the generator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,6 +95,18 @@ impl Default for ClientClass {
     fn default() -> Self {
         let Load { connections, pipeline, arrivals, workload, habits, .. } = Load::default();
         Self { name: String::new(), connections, pipeline, arrivals, workload, habits }
+    }
+}
+
+impl ClientClass {
+    /// Whether its clients can draw their keys as they are to.
+    fn check_sequence(&self) -> Result<(), Mistake> {
+        if self.workload.sequence == Sequence::Own || self.arrivals.is_closed() {
+            return Ok(());
+        }
+        let what = "`key_sequence` is `same` beside a `rate` or `replay`, whose keys are not drawn by \
+                    clients: whichever connection is free sends the next request";
+        Err(Mistake::new(what, "leave out `key_sequence`, or send a closed load"))
     }
 }
 
@@ -226,12 +238,14 @@ impl Load {
     /// Makes everything so many times slower, but for the length of the run and of each leg of a
     /// rate; `times` is at least 1.
     pub(crate) fn slow_down(&mut self, times: f64) {
-        let slow = |arrivals: &mut Arrivals, habits: &mut Habits| {
+        let slow = |arrivals: &mut Arrivals, workload: &mut Workload, habits: &mut Habits| {
             arrivals.slow_down(times);
+            workload.slow_down(times);
             habits.read_rate = (habits.read_rate as f64 / times).ceil() as u64;
         };
-        slow(&mut self.arrivals, &mut self.habits);
-        self.classes.iter_mut().for_each(|class| slow(&mut class.arrivals, &mut class.habits));
+        slow(&mut self.arrivals, &mut self.workload, &mut self.habits);
+        let classes = self.classes.iter_mut();
+        classes.for_each(|class| slow(&mut class.arrivals, &mut class.workload, &mut class.habits));
         let Self { connect_timeout, request_timeout, drain, give_up, .. } = self;
         for time in [connect_timeout, request_timeout, drain, give_up] {
             *time *= times;
@@ -332,7 +346,8 @@ impl Load {
                 .check("connections", &class.connections)
                 .and_then(|()| PIPELINE.check("pipeline", &class.pipeline))
                 .and_then(|()| class.arrivals.check())
-                .and_then(|()| class.workload.check());
+                .and_then(|()| class.workload.check())
+                .and_then(|()| class.check_sequence());
             if self.classes.is_empty() {
                 return checked;
             }
@@ -375,6 +390,11 @@ impl Load {
         self.replays() || self.parts().iter().any(|class| class.workload.loses_keys())
     }
 
+    /// Whether keys that are stored expire, as far as that was said.
+    pub fn expires(&self) -> bool {
+        self.parts().iter().any(|class| class.workload.expires())
+    }
+
     /// The fewest bytes of a value that any of its clients stores; a trace says its own sizes.
     pub(crate) fn least_value(&self) -> u64 {
         let least = |class: &ClientClass| match class.arrivals {
@@ -397,7 +417,7 @@ impl Load {
             mix: Mix::Ratio { sets: 1, gets: 0 },
             set_law: crate::keys::KeyLaw::Sequential,
             on_miss: OnMiss::Count,
-            set_family: family,
+            populated: Some(family),
             ..workload.clone()
         };
         self.one_pass(target, workload)

@@ -98,8 +98,8 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, MergeError>
     }
     let kept = results.iter().filter_map(|one| one.rows);
     let rows = kept.reduce(|sum, one| RowsKept { kept: sum.kept + one.kept, lost: sum.lost + one.lost });
-    let any = |is_such: fn(&Load) -> bool| results.iter().any(|one| is_such(&one.config));
-    let mut warnings = warnings_of_counts(&account, &overall, any(Load::is_open), any(Load::replays));
+    let loads: Vec<&Load> = results.iter().map(|one| &one.config).collect();
+    let mut warnings = warnings_of_counts(&account, &overall, &loads);
     if latest - started > TOGETHER {
         warnings.push(LoadWarning::StartedApart { seconds: latest - started });
     }
@@ -107,6 +107,7 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, MergeError>
     if seconds - shortest > ALIKE * seconds {
         warnings.push(LoadWarning::EndedApart { shortest, longest: seconds });
     }
+    warnings.extend(warning_of_seeds(&merged_from));
     for warning in results.iter().flat_map(|one| &one.warnings) {
         let is_its_own = matches!(
             warning,
@@ -141,6 +142,19 @@ fn merge_of_any_clocks(results: &[LoadResult]) -> Result<LoadResult, MergeError>
         merged_from,
         warnings,
     })
+}
+
+/// Whether any two generators drew the same. Shares of one load have its seed, and draw its parts.
+fn warning_of_seeds(generators: &[GeneratorResult]) -> Option<LoadWarning> {
+    let alike = |one: &Load, other: &Load| {
+        let parted = one.share.zip(other.share).is_some_and(|(one, other)| one.number != other.number);
+        one.seed == other.seed && !parted
+    };
+    let twin = generators
+        .iter()
+        .enumerate()
+        .find(|(place, one)| generators[..*place].iter().any(|other| alike(&one.config, &other.config)));
+    twin.map(|(_, one)| LoadWarning::SameSeed { seed: one.config.seed })
 }
 
 /// One operation of all generators `together`.
@@ -644,6 +658,24 @@ mod tests {
             };
             assert_eq!(rates(&steps), rates(&once));
         }
+    }
+
+    #[test]
+    fn generators_of_one_seed_are_told_unless_they_are_shares() {
+        let clock = Clock::start();
+        let part = |seed, number: Option<u32>| {
+            let share = number.map(|number| LoadShare { number, of: 2, start_at: None });
+            let load = Load { seed, share, ..load(5, 1) };
+            reported(&load, clock, &[&[(0, Operation::Get, 2_000_000_000, 0, 5, false)]])
+        };
+        let same = LoadWarning::SameSeed { seed: 7 };
+        let told = |results: &[LoadResult]| merge(results).unwrap().warnings.contains(&same);
+        assert!(told(&[part(8, None), part(7, None), part(7, None)]));
+        assert!(!told(&[part(7, None), part(8, None)]));
+        let shares = [part(7, Some(1)), part(7, Some(2))];
+        assert!(!told(&shares));
+        assert!(told(&[merge(&shares).unwrap(), part(7, None)]), "merged once more");
+        assert!(same.to_string().contains("give each a --seed of its own"), "{same}");
     }
 
     #[test]

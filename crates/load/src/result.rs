@@ -436,6 +436,9 @@ pub enum LoadWarning {
         /// Whether a trace was sent: keys that it names are not those that populating stores.
         #[serde(default)]
         replayed: bool,
+        /// Whether an expiry time was said.
+        #[serde(default)]
+        expires: bool,
     },
     /// GETs never took as many keys as `multi_get` asks for.
     MultiGetCut {
@@ -462,6 +465,12 @@ pub enum LoadWarning {
         shortest: Seconds,
         /// The longest, in seconds.
         longest: Seconds,
+    },
+    /// Generators whose results were merged drew the same: they had one seed, and were not shares
+    /// of one load.
+    SameSeed {
+        /// That seed.
+        seed: u64,
     },
 }
 
@@ -505,6 +514,14 @@ fn connections_waited(class: &str, p99: Seconds, share: f64) -> String {
     format!(
         "requests{class} were sent late (p99 {p99}), {percent:.0} % of that time because all connections waited for answers that had \
          not come{cause}; response times count from when requests were due and show it; {advice}"
+    )
+}
+
+/// What is said where generators that were added up sent the same.
+fn same_seed(seed: u64) -> String {
+    format!(
+        "generators had the same --seed {seed}, so they drew the same arrivals and keys: what is sent at a rate comes in batches, and \
+         what one asks for, another has asked for, too; give each a --seed of its own, or a --share of one load"
     )
 }
 
@@ -574,12 +591,13 @@ impl fmt::Display for LoadWarning {
                 "not one request was answered or given up in the measured part: the run has no figures; \
                  make the warm-up shorter, or the run longer",
             ),
-            Self::Misses { count, of, replayed } => write!(
+            Self::Misses { count, of, replayed, expires } => write!(
                 f,
-                "{} keys ({:.1} %) were not found: {}, or give the servers more memory",
+                "{} keys ({:.1} %) were not found: {}{}, or give the servers more memory",
                 some(count, of),
                 percent(count, of),
-                if replayed { FOR_A_TRACE } else { "populate first with --populate" }
+                if replayed { FOR_A_TRACE } else { "populate first with --populate" },
+                if expires { ", let keys live longer (--expiry)" } else { "" }
             ),
             Self::MultiGetCut { asked, most } => write!(
                 f,
@@ -593,6 +611,7 @@ impl fmt::Display for LoadWarning {
                 let [shortest, longest] = [shortest, longest].map(text::duration);
                 write!(f, "the generators were measured for {shortest} to {longest}: {TOGETHER}")
             }
+            Self::SameSeed { seed } => f.write_str(&same_seed(seed)),
             Self::ConnectionFailed { ref why } => write!(f, "connections failed, the last with: {why}"),
             Self::GaveUp => f.write_str(
                 "connections did not stand any more, and what they had still to send was given up",

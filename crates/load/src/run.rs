@@ -358,24 +358,7 @@ impl Conductor {
         let populated = parts.filter(|(class, trace)| {
             !class.workload.is_of_queue() && trace.as_ref().is_none_or(|trace| !trace.names_all())
         });
-        // Classes that share a range of keys and the size of values share what is stored.
-        let mut workloads: Vec<(Workload, Vec<KeyFamily>)> = Vec::new();
-        for (class, _) in populated {
-            let mut families = vec![KeyFamily::Plain];
-            let further = [KeyFamily::Counter, KeyFamily::Text].into_iter();
-            families.extend(further.filter(|&one| class.workload.uses(one)));
-            let alike = |other: &Workload| {
-                other.keys == class.workload.keys && other.value_size == class.workload.value_size
-            };
-            match workloads.iter_mut().find(|(other, _)| alike(other)) {
-                Some((_, known)) => families.into_iter().for_each(|family| {
-                    if !known.contains(&family) {
-                        known.push(family);
-                    }
-                }),
-                None => workloads.push((class.workload, families)),
-            }
-        }
+        let workloads = ranges(populated.map(|(class, _)| class.workload));
         let (mut stored_keys, mut verified_keys) = (0, 0);
         for target in &load.targets {
             let failed = |result: &LoadResult, why: String| match result.interrupted {
@@ -424,6 +407,27 @@ impl Conductor {
     }
 }
 
+/// What is stored for these workloads, and of which families. Those that share a range of keys
+/// share what is stored: of the sizes of the last of them, for the longest life of any, so that the
+/// keys of one do not expire by another's time.
+fn ranges(workloads: impl Iterator<Item = Workload>) -> Vec<(Workload, Vec<KeyFamily>)> {
+    let mut ranges: Vec<(Workload, Vec<KeyFamily>)> = Vec::new();
+    for workload in workloads {
+        let mut families = vec![KeyFamily::Plain];
+        let further = [KeyFamily::Counter, KeyFamily::Text].into_iter();
+        families.extend(further.filter(|&one| workload.uses(one)));
+        match ranges.iter_mut().find(|(other, _)| other.keys == workload.keys) {
+            Some((other, known)) => {
+                families.retain(|family| !known.contains(family));
+                known.extend(families);
+                *other = Workload { expiry: other.longer_expiry(&workload), ..workload };
+            }
+            None => ranges.push((workload, families)),
+        }
+    }
+    ranges
+}
+
 /// How many keys were stored.
 fn stored(result: &LoadResult) -> u64 {
     result.account.answers.get("set").and_then(|kinds| kinds.get("stored")).copied().unwrap_or(0)
@@ -466,4 +470,40 @@ fn kinds(errors: &std::collections::BTreeMap<String, u64>) -> String {
         return "never answered".to_owned();
     }
     errors.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Command;
+    use crate::sizes::SizeLaw;
+    use crate::workload::Mix;
+
+    #[test]
+    fn classes_that_share_keys_have_them_stored_once_for_the_longest_life_in_any_order() {
+        let class = |expiry, size, command| Workload {
+            mix: Mix::Weights(vec![(command, 1.0)]),
+            expiry,
+            value_size: SizeLaw::Fixed(size),
+            ..Workload::default()
+        };
+        let minute = class(Some((60, 60)), 32, Command::Set);
+        for (expiry, longest) in [
+            (None, None),
+            (Some((0, 0)), Some((0, 0))),
+            (Some((1, 90)), Some((1, 90))),
+            (Some((5, 60)), Some((60, 60))),
+        ] {
+            let other = class(expiry, 100, Command::Incr);
+            for (order, size) in [([&minute, &other], 100), ([&other, &minute], 32)] {
+                let stored = ranges(order.into_iter().cloned());
+                let [(workload, families)] = &stored[..] else { panic!("{stored:?}") };
+                assert_eq!((workload.expiry, &workload.value_size), (longest, &SizeLaw::Fixed(size)));
+                assert_eq!(families, &[KeyFamily::Plain, KeyFamily::Counter]);
+            }
+        }
+        let mut elsewhere = minute.clone();
+        elsewhere.keys.minimum = 5;
+        assert_eq!(ranges([minute, elsewhere].into_iter()).len(), 2);
+    }
 }

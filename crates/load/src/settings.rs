@@ -176,8 +176,8 @@ settings! {
         /// End when no connection has stood for this time.
         give_up: Seconds = 10.0, LENGTH, flag = Some(Flag::of_key("TIME"));
         /// Everything is so many times slower, for systems that are: rates and speeds are divided
-        /// by it, think times, lengths of bursts and what is waited for are multiplied by it. How
-        /// long the run is, and each leg of a rate, stays.
+        /// by it, think times, lengths of bursts, what is waited for and expiry times are
+        /// multiplied by it. How long the run is, and each leg of a rate, stays.
         slower: f64 = 1.0, Number::between(1.0, 1_000.0), flag = Some(Flag::of_key("TIMES"));
     }
 }
@@ -647,8 +647,8 @@ mod tests {
 
     #[test]
     fn a_load_that_is_slower_is_so_in_all_but_its_length() {
-        let text = "slower = 10\nseconds = 20\nread_rate = 4095\nthink = \"exp:2ms\"\n\
-                    [classes.paced]\nrate = \"1000-2000x5s\"\narrivals = \"bursty:2:0.5:100ms\"\n\
+        let text = "slower = 10\nseconds = 20\nread_rate = 4095\nthink = \"exp:2ms\"\nexpiry = \"60-120\"\n\
+                    [classes.paced]\nrate = \"1000-2000x5s\"\narrivals = \"bursty:2:0.5:100ms\"\nexpiry = 0\n\
                     [classes.traced]\nreplay = \"trace.csv\"\nreplay_speed = 5\n";
         let load = load(text).unwrap();
         assert_eq!(load.extent, Extent::Seconds(20.0));
@@ -657,6 +657,8 @@ mod tests {
             (10.0, 100.0, 20.0, 100.0)
         );
         assert_eq!((load.arrivals, load.habits.read_rate), (Arrivals::Closed(Think::Exponential(0.02)), 410));
+        assert_eq!(load.workload.expiry, Some((600, 1_200)));
+        assert_eq!(load.classes[0].workload.expiry, Some((0, 0)));
         let leg = Leg { from: PerSecond(100.0), to: PerSecond(200.0), seconds: 5.0 };
         let process = ArrivalProcess::Bursty { factor: 2.0, share: 0.5, length: 1.0 };
         assert_eq!(load.classes[0].arrivals, Arrivals::Open(Open { process, legs: vec![leg] }));
@@ -721,6 +723,19 @@ mod tests {
                 assert!(excludes(other, row.key) || other.key == "arrivals", "{} and {key}", row.key);
             }
         }
+    }
+
+    #[test]
+    fn clients_of_an_open_load_have_no_sequence_of_keys_to_share() {
+        for text in [
+            "rate = 100\nkey_sequence = \"same\"\n",
+            "key_sequence = \"same\"\n[classes.a]\n[classes.b]\nrate = 100\n",
+        ] {
+            let error = load(text).unwrap_err().to_string();
+            assert!(error.contains("`key_sequence`") && error.contains("`rate`"), "{error}");
+        }
+        assert!(load("key_sequence = \"same\"\n").is_ok());
+        assert!(load("rate = 100\nkey_sequence = \"own\"\n").is_ok());
     }
 
     proptest::proptest! {

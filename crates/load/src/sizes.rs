@@ -23,7 +23,7 @@ pub enum SizeLaw {
     },
     /// These sizes, in proportion to their weights.
     Listed(Vec<(u64, f64)>),
-    /// Exponential, rounded down; nothing above `most`.
+    /// Exponential, to the nearest whole size; nothing above `most`.
     Exponential {
         /// The mean before cutting.
         mean: f64,
@@ -135,7 +135,8 @@ impl SizeLaw {
             }
             Self::Exponential { mean, most } => {
                 let unit: f64 = Exp1.sample(random);
-                ((unit * mean) as u64).min(*most)
+                // Rounded down, sizes would have a mean half a byte below this.
+                ((unit * mean).round() as u64).min(*most)
             }
             Self::Etc => etc(random.random()),
         }
@@ -191,8 +192,10 @@ mod tests {
         assert!((listed - 25.0).abs() < 1.6, "{listed}");
         let uniform = mean(&SizeLaw::Uniform { from: 10, to: 20 }, 20_000);
         assert!((uniform - 15.0).abs() < 0.12, "{uniform}");
-        let exponential = mean(&SizeLaw::Exponential { mean: 500.0, most: 1 << 20 }, 50_000);
-        assert!((exponential - 499.5).abs() < 12.0, "{exponential}");
+        for wanted in [5.0, 10.0, 500.0] {
+            let exponential = mean(&SizeLaw::Exponential { mean: wanted, most: 1 << 20 }, 400_000);
+            assert!((exponential / wanted - 1.0).abs() < 0.01, "{exponential} not {wanted}");
+        }
     }
 
     #[test]

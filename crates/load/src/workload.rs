@@ -69,23 +69,25 @@ pub struct Workload {
     pub mix: Mix,
     /// The keys there are.
     pub keys: KeyRange,
-    /// How commands that fetch draw their keys.
+    /// How commands that only fetch draw their keys.
     pub get_law: KeyLaw,
-    /// How all other commands draw theirs.
+    /// How all other commands draw theirs, `cas` among them.
     pub set_law: KeyLaw,
     /// Whether clients draw keys of their own.
     pub sequence: Sequence,
     /// Keys in one multi-get; 1 makes single gets.
     pub multi_get: u32,
-    /// What the values that a ratio's SETs store are for; other than plain only while counters and
-    /// texts are populated.
+    /// Which keys are stored before a run. `None`: this is the run.
     #[serde(skip)]
-    pub set_family: KeyFamily,
+    pub populated: Option<KeyFamily>,
     /// How large values are.
     pub value_size: SizeLaw,
     /// Expiry times in seconds are drawn between these two, both included; 0 never expires. `None`:
     /// those of the trace that is replayed, else 0.
     pub expiry: Option<(i32, i32)>,
+    /// The times to live of a trace are so many times as long.
+    #[serde(skip)]
+    pub ttl_times: f64,
     /// What happens when a `get` misses.
     pub on_miss: OnMiss,
     /// How many queues of a message broker are used.
@@ -104,9 +106,10 @@ impl Default for Workload {
             set_law: KeyLaw::Uniform,
             sequence: Sequence::Own,
             multi_get: 1,
-            set_family: KeyFamily::Plain,
+            populated: None,
             value_size: SizeLaw::Fixed(32),
             expiry: None,
+            ttl_times: 1.0,
             on_miss: OnMiss::Count,
             tubes: 1,
             names: 0,
@@ -117,6 +120,15 @@ impl Default for Workload {
 /// The longest expiry time, 30 days: memcached takes a larger number for a point in time. What
 /// lives longer is sent with this, which is the same in a replay that is shorter.
 const LONGEST_EXPIRY: u32 = 30 * 24 * 60 * 60;
+
+/// An expiry time that is so many times as long, in whole seconds. 0 is for ever, and below 0 is at
+/// once: both stay.
+fn longer(expiry: i32, times: f64) -> i32 {
+    if expiry <= 0 {
+        return expiry;
+    }
+    (f64::from(expiry) * times).ceil().min(f64::from(LONGEST_EXPIRY)) as i32
+}
 
 /// Whether expiry times in seconds may be drawn between these two.
 ///
@@ -144,6 +156,12 @@ pub(crate) const TUBES: Whole = Count::between(1, 100_000);
 pub(crate) const NAMES: Whole = Count::between(0, 100_000);
 
 impl Workload {
+    /// Lets what is stored live so many times as long.
+    pub(crate) fn slow_down(&mut self, times: f64) {
+        self.expiry = self.expiry.map(|(from, to)| (longer(from, times), longer(to, times)));
+        self.ttl_times *= times;
+    }
+
     /// What is wrong with it.
     ///
     /// # Errors
@@ -228,7 +246,22 @@ impl Workload {
 
     /// Whether keys that are stored may be gone after a while: they are removed, or expire.
     pub fn loses_keys(&self) -> bool {
-        self.expiry.is_some_and(|expiry| expiry != (0, 0)) || self.sends(Command::removes)
+        self.expires() || self.sends(Command::removes)
+    }
+
+    /// Whether an expiry time is said.
+    pub fn expires(&self) -> bool {
+        self.expiry.is_some_and(|expiry| expiry != (0, 0))
+    }
+
+    /// The expiry time that lets keys live longer: this one's, or the other's.
+    pub(crate) fn longer_expiry(&self, other: &Self) -> Option<(i32, i32)> {
+        let life = |seconds: i32| if seconds == 0 { i32::MAX } else { seconds };
+        let lives = |one: &Self| {
+            let (from, to) = one.expiry.unwrap_or((0, 0));
+            (life(to), life(from))
+        };
+        if lives(other) > lives(self) { other.expiry } else { self.expiry }
     }
 
     fn sends(&self, is_such: impl Fn(Command) -> bool) -> bool {
@@ -361,16 +394,28 @@ impl PreparedWorkload {
     pub fn stream(self: &Arc<Self>, client: u64) -> RequestStream {
         let draw = |law: KeyLaw| law.draw(self.workload.keys.count, client, self.streams);
         let sequence = if self.workload.sequence == Sequence::Same { 0 } else { client };
+        let first = client << 40;
+        let sizes = |name: &str, number| random::stream(self.seed, name, number);
+        let values = match self.workload.populated {
+            None => ValueStream { sizes: sizes("sizes", client), version: first },
+            // Else a run that stores its keys in order would overwrite each value with itself.
+            Some(_) => {
+                let keys = &self.workload.keys;
+                let name = format!("populated {}", keys.prefix);
+                ValueStream { sizes: sizes(&name, keys.minimum), version: POPULATED }
+            }
+        };
+        let following = ValueStream { sizes: sizes("following sizes", client), version: first | FOLLOWING };
         RequestStream {
             row: client as usize,
             commands: random::stream(self.seed, "commands", client),
             get_keys: random::stream(self.seed, "get keys", sequence),
             set_keys: random::stream(self.seed, "set keys", sequence),
-            sizes: random::stream(self.seed, "sizes", client),
+            values,
+            following,
             get_draw: draw(self.workload.get_law),
             set_draw: draw(self.workload.set_law),
             cycle: 0,
-            version: client << 40,
             plan: Arc::clone(self),
         }
     }
@@ -399,6 +444,18 @@ impl Scratch {
     }
 }
 
+/// The first version of what is populated: that of no client.
+const POPULATED: u64 = 1 << 63;
+/// Set in the versions of what a client stores as an answer asks for it.
+const FOLLOWING: u64 = 1 << 39;
+
+/// Sizes, expiry times and versions of what is stored.
+#[derive(Debug)]
+struct ValueStream {
+    sizes: Random,
+    version: u64,
+}
+
 /// The requests of one client, one after the other: the seed decides every byte of them.
 #[derive(Debug)]
 pub struct RequestStream {
@@ -408,12 +465,14 @@ pub struct RequestStream {
     commands: Random,
     get_keys: Random,
     set_keys: Random,
-    sizes: Random,
+    /// Of the requests of the mix.
+    values: ValueStream,
+    /// Of those that follow from an answer: when that comes changes nothing in the mix.
+    following: ValueStream,
     get_draw: Draw,
     set_draw: Draw,
     /// How far in the cycle of a ratio.
     cycle: u32,
-    version: u64,
 }
 
 impl RequestStream {
@@ -434,7 +493,7 @@ impl RequestStream {
         match command.form() {
             RequestTemplate::Fetch(retrieval) => {
                 named = if retrieval == Retrieval::Get { keys } else { 1 };
-                self.retrieve(retrieval, named, row.as_ref(), scratch, out, asked);
+                self.retrieve((command, retrieval), named, row.as_ref(), scratch, out, asked);
             }
             RequestTemplate::Store(storage) => self.storage(command, storage, row.as_ref(), scratch, out),
             RequestTemplate::Key => self.about_a_key(command, row.as_ref(), scratch, out, asked),
@@ -525,10 +584,10 @@ impl RequestStream {
         WrittenRequest { operation, owed: Owed::Queue(verb), keys: 0, bytes, then: Then::Nothing }
     }
 
-    /// Writes a `set` of `key`, outside of the mix: populating, or storing what was missing. The
-    /// value of a key that a trace names is as large as the trace says.
+    /// Writes a `set` of `key`, which was missing. The value of a key that a trace names is as
+    /// large as the trace says.
     pub fn refill(&mut self, key: GeneratedKey, scratch: &mut Scratch, out: &mut Vec<u8>) -> WrittenRequest {
-        self.store((Storage::Set, 0), Operation::Set, key, None, scratch, out)
+        self.follow((Storage::Set, 0), Operation::Set, key, None, scratch, out)
     }
 
     /// Writes a `cas` of `key` with the unique that a `gets` brought, and the size and time to live
@@ -541,7 +600,23 @@ impl RequestStream {
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
     ) -> WrittenRequest {
-        self.store((Storage::Cas, unique), Operation::Cas, key, row, scratch, out)
+        self.follow((Storage::Cas, unique), Operation::Cas, key, row, scratch, out)
+    }
+
+    /// Stores what an answer asks for.
+    fn follow(
+        &mut self,
+        command: (Storage, u64),
+        operation: Operation,
+        key: GeneratedKey,
+        row: Option<&TraceRow>,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> WrittenRequest {
+        std::mem::swap(&mut self.values, &mut self.following);
+        let written = self.store(command, operation, key, row, scratch, out);
+        std::mem::swap(&mut self.values, &mut self.following);
+        written
     }
 
     fn store(
@@ -603,7 +678,7 @@ impl RequestStream {
 
     fn retrieve(
         &mut self,
-        command: Retrieval,
+        (command, retrieval): (Command, Retrieval),
         keys: u32,
         row: Option<&TraceRow>,
         scratch: &mut Scratch,
@@ -613,15 +688,18 @@ impl RequestStream {
         scratch.texts.clear();
         scratch.ends.clear();
         for place in 0..keys {
-            let key = self.fetched_key(row, place as usize);
+            let key = match command {
+                Command::Cas => self.written_key(command.family(), row),
+                _ => self.fetched_key(row, place as usize),
+            };
             self.plan.write_key(key, &mut scratch.texts);
             scratch.ends.push(scratch.texts.len());
             asked.extend([key]);
         }
-        let exptime = if command.touches() { self.expiry(row) } else { 0 };
+        let exptime = if retrieval.touches() { self.expiry(row) } else { 0 };
         let mut start = 0;
         let texts = scratch.ends.iter().map(|&end| &scratch.texts[std::mem::replace(&mut start, end)..end]);
-        write::retrieve(out, command, exptime, texts);
+        write::retrieve(out, retrieval, exptime, texts);
     }
 
     fn storage(
@@ -633,7 +711,7 @@ impl RequestStream {
         out: &mut Vec<u8>,
     ) {
         let family = match command {
-            Command::Set => self.plan.workload.set_family,
+            Command::Set => self.plan.workload.populated.unwrap_or_default(),
             other => other.family(),
         };
         let key = self.written_key(family, row);
@@ -687,8 +765,8 @@ impl RequestStream {
         })
     }
 
-    /// The key at `place` among those that a request fetches: drawn by the law of commands that
-    /// fetch, unless a trace names it.
+    /// The key at `place` among those that a request only fetches: drawn by the law of such
+    /// commands, unless a trace names it.
     fn fetched_key(&mut self, row: Option<&TraceRow>, place: usize) -> GeneratedKey {
         self.named(row, place).unwrap_or_else(|| GeneratedKey {
             family: KeyFamily::Plain,
@@ -712,20 +790,21 @@ impl RequestStream {
             scratch.value.push(b'0');
             return;
         }
-        let size = size.map_or_else(|| self.plan.workload.value_size.draw(&mut self.sizes), u64::from);
-        self.version += 1;
-        self.plan.values.write(&scratch.texts, self.version, size as usize, &mut scratch.value);
+        let size = size.map_or_else(|| self.plan.workload.value_size.draw(&mut self.values.sizes), u64::from);
+        self.values.version += 1;
+        self.plan.values.write(&scratch.texts, self.values.version, size as usize, &mut scratch.value);
     }
 
     /// The expiry time that a request says: drawn, or that of the trace's row.
     fn expiry(&mut self, row: Option<&TraceRow>) -> i32 {
         let Some((from, to)) = self.plan.workload.expiry else {
-            return row.map_or(0, |row| row.ttl.min(LONGEST_EXPIRY) as i32);
+            let ttl = row.map_or(0, |row| row.ttl.min(LONGEST_EXPIRY) as i32);
+            return longer(ttl, self.plan.workload.ttl_times);
         };
         if from == to {
             return from;
         }
-        from + below(&mut self.sizes, (i64::from(to) - i64::from(from) + 1) as u64) as i32
+        from + below(&mut self.values.sizes, (i64::from(to) - i64::from(from) + 1) as u64) as i32
     }
 }
 
@@ -780,6 +859,64 @@ mod tests {
     }
 
     #[test]
+    fn a_cas_draws_its_key_by_the_law_of_commands_that_write() {
+        let workload = Workload {
+            mix: Mix::Weights(vec![(Command::Cas, 1.0)]),
+            set_law: KeyLaw::Sequential,
+            ..Workload::default()
+        };
+        let (out, _) = bytes(&workload, 1, 0, 3);
+        assert_eq!(String::from_utf8(out).unwrap(), "gets key-0\r\ngets key-1\r\ngets key-2\r\n");
+    }
+
+    #[test]
+    fn what_follows_from_an_answer_changes_nothing_in_the_mix() {
+        let workload = Workload {
+            mix: Mix::Weights(vec![(Command::Cas, 1.0), (Command::Set, 1.0)]),
+            value_size: SizeLaw::Uniform { from: 40, to: 200 },
+            expiry: Some((60, 120)),
+            ..Workload::default()
+        };
+        let sent = |follows: bool| {
+            let mut stream = PreparedWorkload::new(workload.clone(), 1, 1).stream(0);
+            let (mut scratch, mut out, mut keys) = (Scratch::default(), Vec::new(), Vec::new());
+            let (key, mut other) = (GeneratedKey { family: KeyFamily::Plain, place: 7 }, Vec::new());
+            for _ in 0..50 {
+                stream.next(&mut scratch, &mut out, &mut keys);
+                if follows {
+                    stream.refill(key, &mut scratch, &mut other);
+                    stream.cas(key, 1, None, &mut scratch, &mut other);
+                }
+            }
+            out
+        };
+        assert_eq!(sent(true), sent(false));
+    }
+
+    /// Else the first pass of a run over its keys would overwrite each value with itself.
+    #[test]
+    fn what_is_populated_is_not_what_the_run_stores() {
+        let run = Workload {
+            mix: Mix::Ratio { sets: 1, gets: 0 },
+            set_law: KeyLaw::Sequential,
+            value_size: SizeLaw::Uniform { from: 40, to: 10_000 },
+            ..Workload::default()
+        };
+        let populating = Workload { populated: Some(KeyFamily::Plain), ..run.clone() };
+        let lines = |workload: &Workload| {
+            let text = String::from_utf8(bytes(workload, 1, 0, 50).0).unwrap();
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let (before, during) = (lines(&populating), lines(&run));
+        let differ = before.iter().zip(&during).filter(|(before, during)| before != during).count();
+        assert!(differ > 95, "{differ} of 100 lines: sizes, and values");
+        let fixed = |workload: &Workload| Workload { value_size: SizeLaw::Fixed(40), ..workload.clone() };
+        let (before, during) = (lines(&fixed(&populating)), lines(&fixed(&run)));
+        assert_eq!(before[0], during[0]);
+        assert_ne!(before[1], during[1], "another version");
+    }
+
+    #[test]
     fn clients_with_one_sequence_ask_for_the_same_keys_and_others_for_their_own() {
         let mix = Mix::Ratio { sets: 0, gets: 1 };
         let own = Workload { mix, ..Workload::default() };
@@ -816,8 +953,9 @@ mod tests {
         let text =
             "time,op,key,size,ttl\n0,set,a,3,60\n1,set,b,3,2592001\n2,set,c,3,\n3,touch,a,,7\n4,get,a,,9\n";
         let trace = Arc::new(Trace::of_csv(text.as_bytes()).unwrap());
-        let sent = |expiry| {
-            let workload = Workload { expiry, ..Workload::default() };
+        let slower = |expiry, times| {
+            let mut workload = Workload { expiry, ..Workload::default() };
+            workload.slow_down(times);
             let plan = PreparedWorkload::replaying(workload, 1, 1, Some(Arc::clone(&trace)), 0);
             let (mut scratch, mut out, mut keys) = (Scratch::default(), Vec::new(), Vec::new());
             let mut stream = plan.stream(0);
@@ -827,9 +965,14 @@ mod tests {
             let text = String::from_utf8_lossy(&out).into_owned();
             text.lines().filter(|line| line.contains(' ')).map(str::to_owned).collect::<Vec<_>>()
         };
+        let sent = |expiry| slower(expiry, 1.0);
         assert_eq!(sent(None), ["set a 0 60 3", "set b 0 2592000 3", "set c 0 0 3", "touch a 7", "get a"]);
         assert_eq!(sent(Some((5, 5)))[..2], ["set a 0 5 3", "set b 0 5 3"]);
         assert_eq!(sent(Some((0, 0)))[3], "touch a 0");
+        let longer = ["set a 0 600 3", "set b 0 2592000 3", "set c 0 0 3", "touch a 70"];
+        assert_eq!(slower(None, 10.0)[..4], longer);
+        assert_eq!(slower(Some((5, 5)), 1.5)[..2], ["set a 0 8 3", "set b 0 8 3"]);
+        assert_eq!(slower(Some((-1, -1)), 10.0)[3], "touch a -1");
     }
 
     #[test]

@@ -86,8 +86,8 @@ pub struct Core {
     clients: Clients,
     upstreams: Servers,
     requests: Requests,
-    /// The requests that first holders are asked to decide about, by their keys, in the order they
-    /// were sent.
+    /// The writes that first holders are asked for before the others, by their keys, in the order
+    /// they were sent.
     deciding: HashMap<KeyDigest, SmallVec<[RequestId; 2]>>,
     dispatch: Dispatch,
     routing: Routing,

@@ -322,6 +322,11 @@ impl Rest {
 }
 
 impl Needs {
+    /// The request's bytes, where they were kept.
+    pub(crate) fn words(&self) -> &[u8] {
+        self.lent.as_ref().map_or(&self.request[..], Lent::bytes)
+    }
+
     /// The answer to a part that has waited for that of another server.
     pub(crate) fn take_incomplete(&mut self, part: u16) -> Option<PartAnswer> {
         let place = self.incomplete.iter().position(|answer| answer.part == part)?;

@@ -18,6 +18,9 @@ pub(crate) enum How {
     /// Every server was asked the same, and all must agree: the worst answer speaks for all, the
     /// first server's among equally bad ones.
     Worst,
+    /// The first server, whose answer has come, has decided, and the others are to do the same: of
+    /// theirs only an error counts.
+    Decided,
     /// Each was asked for a run of the keys: values in the order of the keys, one end. An error of
     /// any takes the place of all.
     InOrder,
@@ -131,7 +134,7 @@ impl Merge {
                 self.keep(part, reply.class, reply.blocks(), memory);
             }
             How::Fixed(_) => {}
-            How::Worst => self.weigh(part, reply.class, reply.hits, reply.bytes),
+            How::Worst | How::Decided => self.weigh(part, reply.class, reply.hits, reply.bytes),
             How::One | How::InOrder | How::Enough(_) | How::ByKey => {
                 self.hits += reply.hits;
                 self.keep(part, reply.class, reply.bytes, memory);
@@ -151,7 +154,7 @@ impl Merge {
     pub(crate) fn fail(&mut self, part: u16, class: ReplyClass, bytes: &[u8]) {
         match self.how {
             How::Fixed(_) => {}
-            How::Worst => self.weigh(part, class, 0, bytes),
+            How::Worst | How::Decided => self.weigh(part, class, 0, bytes),
             How::One | How::InOrder | How::Enough(_) | How::ByKey => self.push(part, class, bytes),
         }
     }
@@ -188,9 +191,12 @@ impl Merge {
     /// Keeps the worst answer, so that the memory needed is that of one.
     fn weigh(&mut self, part: u16, class: ReplyClass, hits: u32, bytes: &[u8]) {
         if let Some(kept) = self.pieces.first().cloned() {
-            self.disagreed |= kept.class != class || !alike(class, &self.bytes[kept.start..kept.end], bytes);
+            let counts = self.how != How::Decided || class.is_error();
+            let agrees = kept.class == class && alike(class, &self.bytes[kept.start..kept.end], bytes);
+            // Who removes what the first has refused does not contradict it.
+            self.disagreed |= !agrees && (counts || !kept.class.is_error());
             let worse = (class.severity(), kept.part) > (kept.class.severity(), part);
-            if !worse {
+            if !(worse && counts) {
                 return;
             }
             self.pieces.clear();

@@ -11,7 +11,7 @@
 //! | `mg` that asks for or compares what each server has of its own (`c C h l`), or has a flag we do not know; `me` | the first holder |
 //! | `mg` that changes something (`N R T E`), and has no flag that some server would refuse | the first holder; the others are told the same without having to answer more than that it is done |
 //! | `ms md ma` | all holders, the worst answer speaks, the first one's among equals |
-//! | `ms md ma` that compare (`C`) or want to know (`c`) a unique | the first holder decides; if it has done it, the others are told to, without the condition |
+//! | `ms md ma` that compare (`C`) or want to know (`c`) a unique | the first holder decides; if it has done it, the others are told to, without the condition, and of their answers only errors count |
 //!
 //! A comparing `ms` that may store a stale value (`I`) says the same whether it did: the others
 //! forget the item instead. With `E` (memcached 1.6.27 and later) all holders give the change the
@@ -87,6 +87,11 @@ pub(crate) fn one_decides(request: &Request<'_>) -> bool {
         Request::Meta(meta) => rule(meta) == Rule::FirstDecides,
         _ => false,
     }
+}
+
+/// Whether the item's time is over as soon as it is set.
+pub(crate) fn expires_at_once(meta: &Meta<'_>) -> bool {
+    meta.flag(b'T').is_some_and(|token| token.starts_with(b"-"))
 }
 
 /// Whether what follows a decision is to forget the item.

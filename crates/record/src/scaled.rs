@@ -7,8 +7,18 @@
 
 use std::fmt;
 
-use krarup_units::{Seconds, text};
+use krarup_units::{Nanos, Seconds, text};
 use serde::{Deserialize, Serialize};
+
+/// The usual period of a quota, in microseconds.
+const PERIOD: f64 = 10_000.0;
+/// The kernel takes no quota below this, in microseconds.
+const LEAST_QUOTA: f64 = 1_000.0;
+
+/// The period of a quota for so much of a processor: who has used it up stands still to its end.
+pub fn quota_period(share: f64) -> Nanos {
+    Nanos::from_micros(PERIOD.max(LEAST_QUOTA / share).ceil() as u64)
+}
 
 /// What was scaled, and how its shares were found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +70,17 @@ pub struct ReachedBaseline {
     /// Why runs may say little of the station; none where none was disturbed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbed: Option<String>,
+}
+
+impl ScaledStation {
+    /// How long it stands still when one thread has used up its quota, as time of the machine that
+    /// it stands for, where everything is so many times slower.
+    pub fn stop(&self, by: f64) -> Seconds {
+        if self.share <= 0.0 {
+            return 0.0;
+        }
+        quota_period(self.share).as_seconds() * (1.0 - self.share).max(0.0) / by
+    }
 }
 
 impl ReachedBaseline {
@@ -147,6 +168,9 @@ mod tests {
             baseline.to_string(),
             "one of the servers alone (operation write-only) with 0.0600 ± 0.0019 of a processor: 16,007/s, published 16,334/s (-2.0 %), after 2 runs"
         );
+        assert!((station.stop(5.0) - 0.94 / 0.06 / 5.0 / 1e3).abs() < 1e-6, "{}", station.stop(5.0));
+        let stop = |share| ScaledStation { share, ..station.clone() }.stop(5.0);
+        assert_eq!((stop(0.0), stop(0.5), stop(2.0)), (0.0, 0.001, 0.0));
         let all = ScaledTestbed { by: 5.0, stations: vec![station], baselines: vec![baseline] };
         assert!(all.in_words().starts_with("scaled by k = 5: "), "{}", all.in_words());
     }

@@ -46,10 +46,11 @@ const textWidth = (() => {
   };
 })();
 
-// Beside a diagonal what matters is how near to it the points are: a bar that is longer than all of them is cut off at the edge.
+// Beside a diagonal what matters is how near to it the points are: a bar that is longer than all of them is cut off at the edge, as along an axis that says so.
 function inSight(panel, high) {
-  if (!panel.diagonal || high == null) return high;
-  return Math.min(high, 1.4 * Math.max(largest(panel.xs), over(panel, (s) => largest(s.values))));
+  if (high == null || !(panel.diagonal || panel.y.cut)) return high;
+  const most = over(panel, (s) => largest(s.values));
+  return Math.min(high, panel.y.cut ? 3 * most : 1.4 * Math.max(largest(panel.xs), most));
 }
 
 // The largest value between two places, intervals included; of stacks, the largest sum of the parts that are shown.
@@ -173,7 +174,7 @@ function placeAt(u, panel) {
 
 function heading(panel, at) {
   const x = panel.x;
-  if (x.tail) return `${tailText(panel.xs[at] * 1.0001)} of requests within`;
+  if (x.tail) return `${tailText(panel.xs[at])} of requests within`;
   if (panel.mark === "points") return null;
   if (panel.heat) return `${x.title} ${shown(x.unit, panel.xs[at])}`;
   if (x.names) return panel.mark === "bars" ? `${x.names[at]} ${x.title}` : x.names[at];

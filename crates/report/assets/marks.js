@@ -12,6 +12,8 @@ function shapeOf(panel, series) {
 // What is drawn of a series.
 const hasLine = (panel, series) => panel.mark === "line" && series.mark !== "points";
 const hasMarks = (panel, series) => panel.mark === "points" || series.mark === "points" || (panel.mark === "line" && series.mark !== "curve" && panel.xs.length <= 40);
+// A value without neighbours, which no line leads to.
+const isAlone = (series, place) => series.values[place] != null && series.values[place - 1] == null && series.values[place + 1] == null;
 const DOTS = () => window.devicePixelRatio;
 
 // Inside the axes only, so that what is zoomed out of view stays out.
@@ -76,6 +78,7 @@ function drawPoints(u, panel) {
           ctx.stroke();
         }
         if (hasMarks(panel, series)) drawMarker(ctx, shapeOf(panel, series), left, top, (hasLine(panel, series) ? 3.2 : 4) * DOTS());
+        else if (!series.mark && !panel.x.levels && isAlone(series, place)) drawMarker(ctx, shapeOf(panel, series), left, top, 2 * DOTS());
       });
     }
     drawSaid(u, panel);
@@ -221,7 +224,12 @@ function drawHeat(u, panel) {
       ctx.lineWidth = 2 * DOTS();
       ctx.beginPath();
       series.values.forEach((value, place) => {
-        if (value != null) ctx[place > 0 && series.values[place - 1] != null ? "lineTo" : "moveTo"](at.x(u, panel.xs[place] + length / 2), at.y(u, value));
+        if (value == null) return;
+        const [x, y] = [panel.xs[place], at.y(u, value)];
+        if (isAlone(series, place)) {
+          ctx.moveTo(at.x(u, x), y);
+          ctx.lineTo(at.x(u, x + length), y);
+        } else ctx[series.values[place - 1] != null ? "lineTo" : "moveTo"](at.x(u, x + length / 2), y);
       });
       ctx.stroke();
     });

@@ -55,8 +55,9 @@ function intervalText(unit, value, low, high) {
   return uneven ? `(${shown(unit, low)} to ${shown(unit, high)})` : `± ${shown(unit, (high - low) / 2)}`;
 }
 
-// A share of requests from 1 / (1 - share), with as many decimals as it has nines.
+// A share of requests from 1 / (1 - share): two digits of what is left to 1 tell it from its neighbours.
 function tailText(x) {
-  const decimals = Math.max(0, Math.ceil(Math.log10(x) - 1e-9) - 2);
-  return (100 * (1 - 1 / x)).toFixed(decimals) + " %";
+  const left = 100 / x;
+  const decimals = Math.min(12, Math.max(0, 1 - Math.floor(Math.log10(left))));
+  return `${Number((100 - left).toFixed(decimals))} %`;
 }

@@ -252,12 +252,20 @@ function checkLooks(panel) {
   const least = Math.min(looks.length, 8 * DASHES.length);
   if (new Set(looks).size < least) failures.push(`series look alike: ${panel.title}: ${looks.join(", ")}`);
 }
+// No two percentiles may have one name, and no bar may leave the points of a cut axis without room.
+function checkReading({ u, panel }) {
+  const names = panel.xs.map((_, place) => heading(panel, place));
+  if (panel.x.tail && new Set(names).size < names.length) failures.push(`percentiles read alike: ${names.join(", ")}`);
+  const most = over(panel, (series) => largest(series.values));
+  if (panel.y.cut && u.scales.y.max > 3.2 * most) failures.push(`no room for the points: ${panel.title}`);
+}
 function checkCharts() {
   const hidden = document.querySelectorAll('[role="img"] :is(a, button, input)').length;
   if (hidden > 0) failures.push(`${hidden} switches inside pictures`);
   for (const figure of charts) {
     for (const built of figure.built) {
       checkLooks(built.panel);
+      checkReading(built);
       built.frame.dataset.drawn = String(paintedSeries(built));
       built.frame.dataset.expected = String(built.panel.series.filter((series) => series.values.some((v) => v > 0 || (v === 0 && built.panel.empty && built.panel.mark === "points"))).length);
     }

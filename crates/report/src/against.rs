@@ -7,6 +7,7 @@ use krarup_units::Unit;
 
 use crate::document::EstimateCell;
 use crate::figures::{Axis, AxisScale, FigurePoint, LineSeries, Lines, Mark, Tint};
+use crate::workloads::clients;
 
 /// The x axis of a sweep and the cells along it.
 pub(crate) struct Against<'a> {
@@ -135,8 +136,24 @@ fn axis(name: &str, least: f64, most: f64) -> Axis {
 }
 
 impl Against<'_> {
+    /// The clients of all cells, where none have another number: these stand beside each other, and
+    /// there is no axis.
+    fn clients_of_all(&self) -> Option<String> {
+        let mut places = self.lines.iter().flat_map(|(_, cells)| cells.iter().map(|(x, _)| *x));
+        let first = places.next().filter(|_| self.name == "clients")?;
+        places.all(|x| x == first).then(|| clients(first as u32))
+    }
+
+    /// What a title says of it: `against clients`, or `at 8 clients` where no cell has others.
+    pub(crate) fn in_title(&self) -> String {
+        self.clients_of_all().map_or_else(|| format!("against {}", self.name), |all| format!("at {all}"))
+    }
+
     /// How the axis is divided, as a caption says it: `; clients on a linear axis`
     pub(crate) fn scale(&self) -> String {
+        if let Some(clients) = self.clients_of_all() {
+            return format!("; all at {clients}");
+        }
         match self.axis.scale {
             _ if !self.axis.levels.is_empty() => String::new(),
             AxisScale::Log => format!("; {} on a logarithmic axis", self.name),
@@ -277,7 +294,12 @@ mod tests {
         assert_eq!(found.level(1.0), "half");
         // A single factor: its cells stand beside each other.
         let one = ["none", "full"].map(|copies| trial("3", copies, "reads", 64));
-        assert_eq!(against(&summarise("t", Environment::default(), &one).unwrap()).name, "clients");
+        let results = summarise("t", Environment::default(), &one).unwrap();
+        let found = against(&results);
+        assert_eq!(
+            (found.name.as_str(), found.scale(), found.in_title()),
+            ("clients", "; all at 64 clients".into(), "at 64 clients".into())
+        );
     }
 
     #[test]
@@ -306,8 +328,8 @@ mod tests {
         let results = summarise("t", Environment::default(), &trials).unwrap();
         let found = against(&results);
         assert_eq!(
-            (found.name.as_str(), found.scale(), found.lines.len()),
-            ("clients", "; clients on a logarithmic axis".into(), 1)
+            (found.in_title().as_str(), found.scale(), found.lines.len()),
+            ("against clients", "; clients on a logarithmic axis".into(), 1)
         );
         assert_eq!(levels_of(&results, "clients"), 3);
         assert!(factors_of_numbers(&results).is_empty());

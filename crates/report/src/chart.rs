@@ -62,6 +62,9 @@ struct Side {
     /// Shares towards 1, as 1 / (1 − share).
     #[serde(skip_serializing_if = "is_false")]
     tail: bool,
+    /// Bars far longer than all points are high are cut off at the edge.
+    #[serde(skip_serializing_if = "is_false")]
+    cut: bool,
     /// Only these levels exist, and the axis marks them.
     #[serde(skip_serializing_if = "is_false")]
     levels: bool,
@@ -105,7 +108,15 @@ fn is_zero(value: &usize) -> bool {
 /// Words, before it has any.
 impl Default for Side {
     fn default() -> Self {
-        Self { title: String::new(), unit: Unit::Text, log: false, tail: false, levels: false, names: None }
+        Self {
+            title: String::new(),
+            unit: Unit::Text,
+            log: false,
+            tail: false,
+            cut: false,
+            levels: false,
+            names: None,
+        }
     }
 }
 
@@ -136,6 +147,7 @@ fn side(axis: &Axis) -> Side {
         unit: axis.unit,
         log: axis.scale != AxisScale::Linear,
         tail: axis.scale == AxisScale::Tail,
+        cut: axis.cut,
         ..Side::default()
     }
 }

@@ -308,12 +308,14 @@ fn ratios(comparison: &Comparison) -> Figure {
             })
             .collect(),
     });
-    let y = Measure::ALL.map(|measure| Axis::linear(format!("{}, ratio", measure.name()), Unit::Share));
+    let axis = |measure: Measure| Axis::linear(format!("{}, ratio", measure.name()), Unit::Share);
+    // A bar without a bound would leave the points no room.
+    let y = Measure::ALL.map(|measure| Axis { cut: true, ..axis(measure) });
     Figure {
         name: "ratios".into(),
         title: format!("{} divided by {}, against clients", comparison.other, comparison.base),
         caption: "100 % is no change. Bars are 95 % intervals of the ratio: where one reaches over 100 %, there is no conclusion for \
-                  that cell. The axes start from zero."
+                  that cell. Bars are cut off beyond three times the highest point of their panel. The axes start from zero."
             .into(),
         quantities: vec![quantities::THROUGHPUT, quantities::RESPONSE_TIME, quantities::PERCENTILE],
         notes: Vec::new(),
@@ -370,18 +372,34 @@ mod tests {
         assert_eq!(change_in_words(&change), TableValue::Missing);
     }
 
-    #[test]
-    fn the_data_of_the_ratios_has_both_ends_and_no_half() {
+    /// One cell, of which each measure has changed so.
+    fn one_cell(change: &MeasureChange) -> Comparison {
         let levels = CellLevels { workload: "read-only".into(), clients: 8 };
-        let changes = Measure::ALL.map(|measure| MeasureChange { measure, ..half_more() });
-        let comparison = Comparison {
+        let changes = Measure::ALL.map(|measure| MeasureChange { measure, ..change.clone() });
+        Comparison {
             base: "a".into(),
             other: "b".into(),
             overall: Vec::new(),
             cells: vec![CellChange { levels, changes: changes.to_vec() }],
             cautions: Vec::new(),
-        };
-        let body = html::body(&document(&comparison, "krarup"));
+        }
+    }
+
+    /// The data has all of it.
+    #[test]
+    fn a_bar_without_a_bound_is_cut_off_at_the_edge() {
+        let interval = Interval { low: 0.017, high: 112.75, level: 0.95 };
+        let body = html::body(&document(
+            &one_cell(&MeasureChange { ratio_interval: Some(interval), ..half_more() }),
+            "krarup",
+        ));
+        assert_eq!(body.matches("\"cut\":true").count(), Measure::ALL.len(), "{body}");
+        assert!(body.contains("(1.70 to 11,275)"), "{body}");
+    }
+
+    #[test]
+    fn the_data_of_the_ratios_has_both_ends_and_no_half() {
+        let body = html::body(&document(&one_cell(&half_more()), "krarup"));
         let ratio = "150 <span class=\"half\">(105 to 214)</span>";
         assert!(body.contains(ratio) && !body.contains('±'), "{body}");
     }

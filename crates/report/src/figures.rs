@@ -54,6 +54,8 @@ pub struct Axis {
     pub scale: AxisScale,
     /// Of a factor of words: what stands at 0, 1, 2 and so on. Empty where the axis has numbers.
     pub levels: Vec<String>,
+    /// Whether bars are cut off at its edge that reach beyond three times the highest point.
+    pub cut: bool,
 }
 
 /// What equal distances along an axis are.
@@ -303,7 +305,7 @@ pub struct ScatterGroup {
 impl Axis {
     /// An axis on which equal distances are equal differences.
     pub fn linear(title: impl Into<String>, unit: Unit) -> Self {
-        Self { title: title.into(), unit, scale: AxisScale::Linear, levels: Vec::new() }
+        Self { title: title.into(), unit, scale: AxisScale::Linear, levels: Vec::new(), cut: false }
     }
 
     /// A linear axis of a quantity, under its name: `response time`; with what is shown of it, if
@@ -356,6 +358,29 @@ impl Figure {
         };
         Table { name: self.name.clone(), title: self.title.clone(), caption: String::new(), columns, rows }
     }
+
+    /// The same for a reader: shares towards 1 are written as percentiles are named, so that none
+    /// of them reads as all.
+    pub(crate) fn in_words(&self) -> Table {
+        let mut table = self.data();
+        if matches!(&self.plot, Plot::Lines(lines) if lines.x.scale == AxisScale::Tail) {
+            for value in table.rows.iter_mut().filter_map(|row| row.get_mut(1)) {
+                if let TableValue::Number(share) = value {
+                    *value = TableValue::Text(tail_text(*share));
+                }
+            }
+        }
+        table
+    }
+}
+
+/// A share towards 1 in percent: `90`, `99.9`, `99.987`. Two digits of what is left to 1 tell it
+/// from its neighbours.
+fn tail_text(share: f64) -> String {
+    let left = 100.0 * (1.0 - share);
+    let decimals = (1.0 - left.log10().floor()).clamp(0.0, 12.0) as usize;
+    let text = format!("{:.decimals$}", 100.0 * share);
+    if decimals > 0 { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 impl Figure {
@@ -374,18 +399,23 @@ impl Figure {
 }
 
 impl HeatMap {
-    /// A row for each window and bucket that something fell into.
+    /// A row for each window and bucket that something fell into, with what the lines have there.
     fn data(&self) -> Data {
-        let columns = vec![
+        let lines = &self.lines;
+        let mut columns = vec![
             self.x.column(),
             Column::new(format!("{} from", self.y.title), self.y.unit),
             Column::new("to", self.y.unit),
             Column::new(&self.counted, Unit::Count),
         ];
-        let rows = self.times.iter().zip(&self.counts).flat_map(|(time, counts)| {
+        columns.extend(lines.iter().map(|line| Column::new(&line.name, self.y.unit)));
+        let windows = self.times.iter().zip(&self.counts).enumerate();
+        let rows = windows.flat_map(|(window, (time, counts))| {
             let filled = counts.iter().zip(self.edges.windows(2)).filter(|(count, _)| **count > 0);
-            filled.map(|(count, edges)| {
-                [*time, edges[0], edges[1], *count as f64].map(TableValue::from).to_vec()
+            filled.map(move |(count, edges)| {
+                let mut row = [*time, edges[0], edges[1], *count as f64].map(TableValue::from).to_vec();
+                row.extend(lines.iter().map(|line| line.at(window)));
+                row
             })
         });
         (columns, rows.collect())
@@ -527,10 +557,17 @@ impl TimeSeries {
         }));
         let rows = self.times.iter().enumerate().map(|(window, time)| {
             let mut row = vec![TableValue::from(*time)];
-            row.extend(lines().map(|(_, line)| TableValue::from(line.values.get(window).copied().flatten())));
+            row.extend(lines().map(|(_, line)| line.at(window)));
             row
         });
         (columns, rows.collect())
+    }
+}
+
+impl TimeLine {
+    /// What it has in a window, in a table.
+    fn at(&self, window: usize) -> TableValue {
+        self.values.get(window).copied().flatten().into()
     }
 }
 
@@ -558,8 +595,69 @@ impl Scatter {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use krarup_analysis::distribution::tail_share;
+
     use super::*;
-    use crate::csv;
+    use crate::{csv, html};
+
+    fn figure(plot: Plot) -> Figure {
+        Figure {
+            name: "response".into(),
+            title: "Response times".into(),
+            caption: String::new(),
+            quantities: Vec::new(),
+            notes: Vec::new(),
+            plot,
+        }
+    }
+
+    #[test]
+    fn no_share_of_requests_reads_as_all_or_as_its_neighbour() {
+        let cell = EstimateCell { value: 0.001, interval: None, n: 3 };
+        let shares = (0..=48).map(tail_share);
+        let percentiles = figure(Plot::Lines(Lines {
+            x: Axis::tail("share of requests"),
+            y: vec![Axis::linear("response time", Unit::Seconds)],
+            series: vec![LineSeries {
+                name: "read".into(),
+                tint: Tint::Series(0),
+                mark: Mark::Curve,
+                points: shares.map(|x| FigurePoint { x, y: vec![Some(cell)] }).collect(),
+            }],
+        }));
+        let mut page = String::new();
+        html::table(&mut page, &percentiles.in_words());
+        let rows = page.split("<td>read</td><td class=\"number\">").skip(1);
+        let texts: Vec<&str> = rows.filter_map(|row| row.split('<').next()).collect();
+        let some = [0, 8, 15, 24, 31, 48].map(|place: usize| texts[place]);
+        assert_eq!(some, ["0", "90", "98.7", "99.9", "99.987", "99.9999"]);
+        assert_eq!(texts.iter().collect::<BTreeSet<_>>().len(), 49, "{texts:?}");
+        assert!(csv::table(&percentiles.data()).contains("\nread,0.9,"), "a program has all digits");
+    }
+
+    #[test]
+    fn the_lines_over_a_heat_map_are_in_its_data() {
+        let map = figure(Plot::HeatMap(HeatMap {
+            x: Axis::linear("time", Unit::Seconds),
+            y: Axis::log("response time", Unit::Seconds),
+            counted: "requests".into(),
+            times: vec![0.0, 1.0],
+            length: 1.0,
+            edges: vec![0.25, 0.5, 1.0],
+            counts: vec![vec![5, 1], vec![0, 9]],
+            lines: vec![TimeLine {
+                name: "p50".into(),
+                tint: Tint::Series(1),
+                values: vec![Some(0.375), None],
+            }],
+        }));
+        assert_eq!(
+            csv::table(&map.data()),
+            "time_s,response_time_from_s,to_s,requests,p50_s\n0,0.25,0.5,5,0.375\n0,0.5,1,1,0.375\n1,0.5,1,9,\n"
+        );
+    }
 
     #[test]
     fn what_lies_beyond_the_last_bucket_is_in_the_data() {
@@ -569,25 +667,18 @@ mod tests {
             counts: counts.to_vec(),
             beyond,
         };
-        let figure = Figure {
-            name: "response".into(),
-            title: "Response times".into(),
-            caption: String::new(),
-            quantities: Vec::new(),
-            notes: Vec::new(),
-            plot: Plot::Histogram(HistogramFigure {
-                group: "workload".into(),
-                x: Axis::linear("response time", Unit::Seconds),
-                counted: "requests".into(),
-                panels: vec![HistogramPanel {
-                    name: "read".into(),
-                    first: 0.0002,
-                    width: 0.0001,
-                    marks: Vec::new(),
-                    series: vec![series("clients", &[7, 2], 1), series("middleware", &[9], 0)],
-                }],
-            }),
-        };
+        let figure = figure(Plot::Histogram(HistogramFigure {
+            group: "workload".into(),
+            x: Axis::linear("response time", Unit::Seconds),
+            counted: "requests".into(),
+            panels: vec![HistogramPanel {
+                name: "read".into(),
+                first: 0.0002,
+                width: 0.0001,
+                marks: Vec::new(),
+                series: vec![series("clients", &[7, 2], 1), series("middleware", &[9], 0)],
+            }],
+        }));
         assert_eq!(
             csv::table(&figure.data()),
             "workload,response_time_from_s,to_s,requests_clients,requests_middleware\n\

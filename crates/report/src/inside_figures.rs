@@ -29,7 +29,7 @@ pub(crate) fn inside(results: &Results) -> Option<Figure> {
     });
     (!lines.series.is_empty()).then(|| Figure {
         name: "inside-the-middleware".into(),
-        title: format!("Queue time, queue length and server time against {}", against.name),
+        title: format!("Queue time, queue length and server time {}", against.in_title()),
         caption: format!(
             "{} The axes start from zero, and differ{}. A queue that grows while server time stays says that workers are \
              missing; server time that grows with the workers says that the servers are full.",
@@ -54,7 +54,7 @@ pub(crate) fn inside_percentiles(results: &Results) -> Option<Figure> {
     });
     (!lines.series.is_empty()).then(|| Figure {
         name: "inside-percentiles".into(),
-        title: format!("Percentiles of queue time and server time against {}", against.name),
+        title: format!("Percentiles of queue time and server time {}", against.in_title()),
         caption: format!("{} The axes start from zero, and differ{}.", points_are(results), against.scale()),
         quantities: vec![quantities::PERCENTILE, stamps::QUEUE_TIME, stamps::SERVER_TIME],
         notes: Vec::new(),
@@ -105,7 +105,7 @@ fn of_operation(results: &Results, name: &str) -> Option<Figure> {
     });
     (!lines.series.is_empty()).then(|| Figure {
         name: format!("operation-{name}"),
-        title: format!("{name} alone, against {}", against.name),
+        title: format!("{name} alone, {}", against.in_title()),
         caption: format!(
             "{} Response times at the clients, queue and server times at the middleware. The axes start from zero, and differ{}.",
             points_are(results),

@@ -455,10 +455,10 @@ fn histogram(requests: &RequestEstimates) -> Option<Figure> {
 
 /// The run over time, where it is known.
 fn run(requests: &RequestEstimates) -> Option<Figure> {
-    let windows = &requests.windows;
-    if windows.is_empty() {
-        return None;
-    }
+    // The end cuts the last window short: the rate of a few milliseconds is no rate of a window.
+    let (last, before) = requests.windows.split_last()?;
+    let is_cut = last.length < requests.window * (1.0 - 1e-9) && !before.is_empty();
+    let windows = if is_cut { before } else { &requests.windows[..] };
     let line = |name: &str, tint, of: fn(&EstimateWindow) -> Option<f64>| TimeLine {
         name: name.to_owned(),
         tint,
@@ -493,8 +493,9 @@ fn run(requests: &RequestEstimates) -> Option<Figure> {
         name: "the-run".into(),
         title: "The whole run, warm-up and cool-down with it".into(),
         caption: format!(
-            "Each point is a window of {}. What was measured lies between {} and {}. The axes start from zero.",
+            "Each point is a window of {}{}. What was measured lies between {} and {}. The axes start from zero.",
             text::duration(requests.window),
+            if is_cut { "; the last, shorter one is not drawn" } else { "" },
             text::duration(requests.from),
             text::duration(requests.from + requests.length)
         ),
@@ -590,6 +591,26 @@ mod tests {
         assert!(run(&requests).is_none());
         let why = TableValue::from("not known: a request has a row at each station");
         assert!(settled(&requests).rows.iter().all(|row| row[1] == why));
+    }
+
+    #[test]
+    fn the_rate_of_a_last_window_that_is_cut_short_is_not_drawn() {
+        let window = |start: f64, length: f64, completed| EstimateWindow {
+            start,
+            length,
+            completed,
+            ..EstimateWindow::default()
+        };
+        let drawn = |windows: Vec<EstimateWindow>| {
+            let figure = run(&RequestEstimates { windows, ..estimates(&[5]) }).unwrap();
+            let Plot::TimeSeries(series) = figure.plot else { panic!("no time series") };
+            (series.panels[0].lines[0].values.clone(), figure.caption.contains("shorter one is not drawn"))
+        };
+        let whole = vec![window(0.0, 1.0, 2), window(1.0, 1.0, 2)];
+        let cut = [whole.clone(), vec![window(2.0, 0.01, 1)]].concat();
+        assert_eq!(drawn(whole), (vec![Some(2.0); 2], false));
+        assert_eq!(drawn(cut), (vec![Some(2.0); 2], true));
+        assert_eq!(drawn(vec![window(0.0, 0.5, 1)]), (vec![Some(2.0)], false));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(crate) fn throughput(results: &Results) -> Figure {
     };
     Figure {
         name: "throughput-and-response-time".into(),
-        title: format!("Throughput and response time against {}", against.name),
+        title: format!("Throughput and response time {}", against.in_title()),
         caption: format!("{} All axes start from zero{}.{processors}", intervals(results), against.scale()),
         quantities: shown,
         notes: notes(results, Topic::Throughput),
@@ -121,6 +121,11 @@ pub(crate) fn tails(results: &Results) -> Option<Figure> {
 /// A run with fewer windows than this is short: its curves say as much as a map.
 const LONG: usize = 20;
 
+/// Which repetition is drawn window by window: the first that did not fail.
+fn first_repetition(cell: &Cell) -> u32 {
+    cell.repetitions.first().map_or(1, |first| first.repetition + 1)
+}
+
 /// How the response times of the fastest workload were distributed over a long run.
 pub(crate) fn over_time(results: &Results) -> Option<Figure> {
     let verdict = fastest(results)?;
@@ -135,8 +140,9 @@ pub(crate) fn over_time(results: &Results) -> Option<Figure> {
         name: "response-times-over-time".into(),
         title: format!("Response times over one run: {}", load_of(verdict)),
         caption: format!(
-            "The darker, the more requests of that window took so long. {} windows of the first repetition; the buckets grow by a third each.",
-            course.starts.len()
+            "The darker, the more requests of that window took so long. {} windows of repetition {}; the buckets grow by a third each.",
+            course.starts.len(),
+            first_repetition(cell)
         ),
         quantities: vec![quantities::RESPONSE_TIME, quantities::PERCENTILE],
         notes: Vec::new(),
@@ -202,7 +208,7 @@ pub(crate) fn percentiles(results: &Results) -> Figure {
     };
     Figure {
         name: "percentiles".into(),
-        title: format!("Response time, p50, p90 and p99, against {}", against.name),
+        title: format!("Response time, p50, p90 and p99, {}", against.in_title()),
         caption: format!("{} The axes start from zero, and differ.", points_are(results)),
         quantities: vec![quantities::PERCENTILE, quantities::RESPONSE_TIME],
         notes: Vec::new(),
@@ -412,7 +418,7 @@ pub(crate) fn run(results: &Results) -> Option<Figure> {
     let done: Vec<String> = done
         .map(|stretch| format!(" At {}: {}.", krarup_units::text::duration(stretch.start), stretch.after))
         .collect();
-    let repetition = cell.repetitions.first().map_or(1, |first| first.repetition + 1);
+    let repetition = first_repetition(cell);
     Some(Figure {
         name: "one-run".into(),
         title: format!("{}, {}, repetition {repetition}", verdict.at.workload, clients(verdict.at.clients)),

@@ -4,6 +4,7 @@ use krarup_analysis::Warning;
 use krarup_analysis::results::Results;
 use krarup_analysis::warning::Concern;
 use krarup_record::scaled::{ReachedBaseline, ScaledTestbed};
+use krarup_units::{Seconds, text};
 
 use crate::document::{Note, NoteLevel};
 use crate::workloads::clients;
@@ -76,7 +77,10 @@ pub(crate) fn notes(results: &Results, at: Topic) -> Vec<Note> {
             None => kinds.push(vec![concern]),
         }
     }
-    let scaled = results.scaled.as_ref().filter(|_| at == Topic::Whole).map(scaled);
+    let scaled = results.scaled.as_ref().filter(|_| at == Topic::Whole).map(|testbed| {
+        let responses: Vec<Seconds> = results.cells.iter().map(|cell| cell.response.mean.value).collect();
+        [scaled(testbed), stops(testbed, &responses).into_iter().collect()].concat()
+    });
     scaled.into_iter().flatten().chain(kinds.iter().map(|seen| note(seen[0], seen.len() - 1))).collect()
 }
 
@@ -84,6 +88,30 @@ pub(crate) fn notes(results: &Results, at: Topic) -> Vec<Note> {
 const REACHED: f64 = 0.05;
 /// So is one whose share is known no better than to this part of it.
 const WITHIN: f64 = 0.1;
+
+/// Stops of a station that last more than this part of the response time show in its percentiles.
+const NOTABLE: f64 = 0.1;
+
+/// That stations stand still when they have used up their quota, where that is long beside the mean
+/// response times of cells.
+fn stops(testbed: &ScaledTestbed, responses: &[Seconds]) -> Option<Note> {
+    let stops = testbed.stations.iter().map(|one| (one, one.stop(testbed.by)));
+    let (station, stop) = stops.max_by(|one, other| one.1.total_cmp(&other.1))?;
+    let cells = responses.iter().filter(|response| stop > NOTABLE * **response).count();
+    (cells > 0).then(|| Note {
+        level: NoteLevel::Warning,
+        text: format!(
+            "Of the {} one that has used up its share of {:.4} of a processor stands still for up to {} of the time that is shown \
+             (longer, where several threads use it up at once), more than a tenth of the mean response time of {cells} of \
+             the {} cells. Times about as short may be the quota's there; an answer that waits until the middleware goes on counts as server time.",
+            station.station,
+            station.share,
+            text::duration(stop),
+            responses.len()
+        ),
+        next_step: "Look into `shares.json` of a trial: in how many `periods` a quota was `used_up`. With more processors, and so a smaller `scale.by`, shares are larger and stops shorter.".into(),
+    })
+}
 
 /// What was scaled, before all else that is said of the figures; and which shares are in doubt.
 fn scaled(testbed: &ScaledTestbed) -> Vec<Note> {
@@ -114,4 +142,33 @@ fn note(concern: &Concern, others: usize) -> Note {
         (others, false) => text.push_str(&format!(" The same holds for {others} others.")),
     }
     Note { level: level(&concern.warning), text, next_step: concern.warning.next_step().to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_record::scaled::ScaledStation;
+
+    use super::*;
+
+    #[test]
+    fn a_quota_whose_stops_are_long_beside_response_times_is_told() {
+        let testbed = |share| {
+            let station = ScaledStation {
+                station: "middleware".into(),
+                count: 1,
+                processors: 8.0,
+                share,
+                link: None,
+                delay: 0.0,
+            };
+            ScaledTestbed { by: 4.0, stations: vec![station], baselines: Vec::new() }
+        };
+        // 1 ms in each 28.6 ms: it stands still for 6.9 ms of the time that is shown.
+        let note = stops(&testbed(0.035), &[0.01, 0.5]).unwrap();
+        assert_eq!(note.level, NoteLevel::Warning);
+        assert!(note.text.contains("0.0350 of a processor stands still for up to 6.89 ms"), "{}", note.text);
+        assert!(note.text.contains("of 1 of the 2 cells"), "{}", note.text);
+        assert!(stops(&testbed(0.5), &[0.5]).is_none());
+        assert!(stops(&testbed(2.0), &[1e-6]).is_none(), "one thread cannot use it up");
+    }
 }

@@ -1104,7 +1104,9 @@ fn keys_that_a_trace_names_are_not_populated() {
     let (code, asked, stderr) = result(&[&replay[..], &[text(&trace)]].concat());
     assert!(code == 0 && stderr.contains("nothing to populate: "), "{stderr}");
     assert_eq!(server.received.lock().unwrap().concat(), b"get user:1\r\n");
-    let missed = serde_json::json!({ "warning": "misses", "count": 1, "of": 1, "replayed": true });
+    let missed = serde_json::json!(
+        { "warning": "misses", "count": 1, "of": 1, "replayed": true, "expires": false }
+    );
     assert!(asked["warnings"].as_array().unwrap().contains(&missed), "{asked}");
     let (code, _, stderr) = finished(&[&replay[..], &[text(&trace), "--verify"]].concat());
     assert!(code == 1 && stderr.contains("hint: are these keys there? let the trace"), "{stderr}");

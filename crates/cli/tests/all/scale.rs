@@ -153,6 +153,7 @@ fn a_plan_says_what_each_station_gets() {
         "clients: 1 × 0.1000 of a processor for 2 processors",
         "one alone gives 50,000,000/s here, 1,000,000,000/s as published (clients 3)",
         "at most where nothing disturbs it",
+        "middleware: 1 thread, and more processors:",
     ] {
         assert!(said.contains(words), "{words}: {planned:?}");
     }

@@ -1,10 +1,12 @@
 //! Less of a processor than there is: a control group with a quota for each station that asks for
 //! one. Linux only.
 //!
-//! The period is short, 10 ms: a station that has used up its quota stands still until the next
-//! period begins, and a request that waits for it waits as long. Both versions of control groups
-//! are understood; on a machine that has both, whichever has the controller `cpu`.
+//! A station that has used up its quota stands still until the next period begins, and a request
+//! that waits for it waits as long. So the [period](quota_period) is as short as it may be: 10 ms,
+//! and for less than a tenth of a processor longer. Both versions of control groups are understood;
+//! on a machine that has both, whichever has the controller `cpu`.
 
+use krarup_record::scaled::quota_period;
 use krarup_units::{Mistake, Seconds};
 use std::fs;
 use std::io;
@@ -18,16 +20,14 @@ use crate::waiting;
 
 /// The least share of a processor that the kernel takes, with its longest period.
 pub const LEAST: f64 = 0.01;
-/// The usual period, in microseconds.
-const PERIOD: f64 = 10_000.0;
-/// The kernel takes no quota below this, in microseconds.
-const LEAST_QUOTA: f64 = 1_000.0;
 
 /// A control group that is there as long as this value, and the processes that it holds.
 #[derive(Debug)]
 pub struct Cap {
     folder: PathBuf,
     controller: Controller,
+    /// Why the controller could not be switched on, where it was not on already.
+    not_on: String,
     /// How much of a processor there is.
     cpu: f64,
 }
@@ -42,8 +42,8 @@ enum Controller {
 
 /// Period and quota for so much of a processor, in microseconds.
 fn quota(cpu: f64) -> (u64, u64) {
-    let period = PERIOD.max(LEAST_QUOTA / cpu).ceil();
-    (period as u64, (period * cpu).round() as u64)
+    let period = quota_period(cpu).0 / 1_000;
+    (period, (period as f64 * cpu).round() as u64)
 }
 
 /// The controller, from what the system says is mounted.
@@ -71,13 +71,14 @@ fn refused(why: &str) -> StationError {
         Mistake::new(
             why,
             "limits of processor time need a control group with the controller `cpu` that can be written: run as root (in a container: a \
-             privileged one), or take `cpu` out of the spec",
+             privileged one, and with `--cgroupns=host`, or its processes moved into a group of their own below /sys/fs/cgroup), or take \
+             `cpu` out of the spec",
         ),
     )
 }
 
-fn write(file: &Path, text: &str) -> Result<(), StationError> {
-    fs::write(file, text).map_err(|error| refused(&format!("{}: {error}", file.display())))
+fn unwritten(file: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", file.display())
 }
 
 /// In how many periods a quota was used up, and for how long.
@@ -104,14 +105,20 @@ impl Throttled {
         Self { periods: of("nr_periods "), used_up: of("nr_throttled "), held }
     }
 
+    /// What was added since `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            periods: self.periods.saturating_sub(before.periods),
+            used_up: self.used_up.saturating_sub(before.used_up),
+            held: self.held - before.held,
+        }
+    }
+
     /// The share of the periods between two looks in which the quota was used up; 0 where there was
     /// none.
     pub fn share(before: Self, after: Self) -> f64 {
-        let periods = after.periods.saturating_sub(before.periods);
-        if periods == 0 {
-            return 0.0;
-        }
-        after.used_up.saturating_sub(before.used_up) as f64 / periods as f64
+        let Self { periods, used_up, held: _ } = after.since(before);
+        if periods == 0 { 0.0 } else { used_up as f64 / periods as f64 }
     }
 }
 
@@ -139,16 +146,24 @@ impl Cap {
     fn within(controller: &Controller, cpu: f64, ledger: &Ledger) -> Result<Self, StationError> {
         let name = format!("krarup-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let (Controller::First(place) | Controller::Second(place)) = controller;
-        let cap = Self { folder: place.join(name), controller: controller.clone(), cpu };
+        let mut not_on = String::new();
         if matches!(controller, Controller::Second(_)) {
             // It may be on already; whether it is shows when the quota is written.
-            let _ = fs::write(place.join("cgroup.subtree_control"), "+cpu");
+            let switch = place.join("cgroup.subtree_control");
+            let error = fs::write(&switch, "+cpu").err();
+            not_on = error.map(|error| format!("; {}", unwritten(&switch, &error))).unwrap_or_default();
         }
+        let cap = Self { folder: place.join(name), controller: controller.clone(), not_on, cpu };
         ledger.note_group(&cap.folder);
-        fs::create_dir(&cap.folder)
-            .map_err(|error| refused(&format!("{}: {error}", cap.folder.display())))?;
+        fs::create_dir(&cap.folder).map_err(|error| refused(&unwritten(&cap.folder, &error)))?;
         cap.quicken(1.0)?;
         Ok(cap)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), StationError> {
+        let file = self.folder.join(name);
+        fs::write(&file, text)
+            .map_err(|error| refused(&format!("{}{}", unwritten(&file, &error), self.not_on)))
     }
 
     /// Lets its processes have so many times as much, until it is said otherwise.
@@ -159,10 +174,10 @@ impl Cap {
         let (period, quota) = quota(self.cpu * times);
         match &self.controller {
             Controller::First(_) => {
-                write(&self.folder.join("cpu.cfs_period_us"), &period.to_string())?;
-                write(&self.folder.join("cpu.cfs_quota_us"), &quota.to_string())
+                self.write("cpu.cfs_period_us", &period.to_string())?;
+                self.write("cpu.cfs_quota_us", &quota.to_string())
             }
-            Controller::Second(_) => write(&self.folder.join("cpu.max"), &format!("{quota} {period}")),
+            Controller::Second(_) => self.write("cpu.max", &format!("{quota} {period}")),
         }
     }
 
@@ -172,8 +187,8 @@ impl Cap {
     /// Where the system refuses.
     pub fn release(&self) -> Result<(), StationError> {
         match &self.controller {
-            Controller::First(_) => write(&self.folder.join("cpu.cfs_quota_us"), "-1"),
-            Controller::Second(_) => write(&self.folder.join("cpu.max"), "max"),
+            Controller::First(_) => self.write("cpu.cfs_quota_us", "-1"),
+            Controller::Second(_) => self.write("cpu.max", "max"),
         }
     }
 
@@ -187,7 +202,7 @@ impl Cap {
     /// # Errors
     /// Where the system refuses.
     pub fn hold(&self, process: u32) -> Result<(), StationError> {
-        write(&self.folder.join("cgroup.procs"), &process.to_string())
+        self.write("cgroup.procs", &process.to_string())
     }
 }
 
@@ -289,6 +304,14 @@ mod tests {
         assert_eq!(cap.throttled().held, 2e-6);
         assert_eq!(Throttled::share(before, cap.throttled()), 0.75);
         assert_eq!(Throttled::share(before, before), 0.0);
+        // As in a container: its own processes keep the controller from groups below its root.
+        fs::remove_file(second.join("cgroup.subtree_control")).unwrap();
+        fs::create_dir(second.join("cgroup.subtree_control")).unwrap();
+        let kept_out = Cap::within(&Controller::Second(second), 0.05, &ledger).unwrap();
+        fs::create_dir(kept_out.folder.join("cgroup.procs")).unwrap();
+        let why = kept_out.hold(19).unwrap_err().to_string();
+        assert!(why.contains("cgroup.procs: ") && why.contains("cgroup.subtree_control: "), "{why}");
+        assert!(why.contains("--cgroupns=host"), "{why}");
         let noted = read(root.join("ledger"));
         assert!(noted.contains(&format!("group {}", cap.folder.display())), "{noted}");
         drop(cap);

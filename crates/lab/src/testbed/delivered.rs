@@ -34,14 +34,21 @@ pub struct DeliveredShare {
     /// one wanted that wanted most. 0 in files of earlier versions: not known.
     #[serde(default)]
     pub at_once: f64,
+    /// Periods of its quota in which it wanted to run; 0 in files of earlier versions.
+    #[serde(default)]
+    pub periods: u64,
+    /// Those in which the quota was used up, and it stood still until the next.
+    #[serde(default)]
+    pub used_up: u64,
     /// How long it was looked at.
     pub seconds: Seconds,
 }
 
 impl DeliveredShare {
-    /// From what its threads had, and for how long its quota `held` them. A thread's wait has what
-    /// it was held in it, which is no longer than the whole group was held.
-    pub fn of(name: &str, share: f64, held: Seconds, threads: &[ThreadTimes], seconds: Seconds) -> Self {
+    /// From what its threads had, and what its quota did meanwhile. A thread's wait has what it was
+    /// held in it, which is no longer than the whole group was held.
+    pub fn of(name: &str, share: f64, quota: Throttled, threads: &[ThreadTimes], seconds: Seconds) -> Self {
+        let Throttled { periods, used_up, held } = quota;
         let seconds_of = |nanos: u64| nanos as f64 / 1e9;
         let (mut ran, mut waited, mut most) = (0.0, 0.0, 0.0_f64);
         for thread in threads {
@@ -49,13 +56,13 @@ impl DeliveredShare {
             (ran, waited, most) = (ran + on, waited + off, most.max(on + off));
         }
         let at_once = if most > 0.0 { (ran + waited) / most } else { 1.0 };
-        Self { name: name.to_owned(), share, ran, waited, at_once, seconds }
+        Self { name: name.to_owned(), share, ran, waited, at_once, periods, used_up, seconds }
     }
 
     /// Why it was slower than the machine that it stands for; none where it was not, or where it
     /// wanted no more than it got.
     pub fn disturbed(&self) -> Option<String> {
-        let Self { name, share, ran, waited, at_once, seconds } = self;
+        let Self { name, share, ran, waited, at_once, seconds, .. } = self;
         // Threads that are no more than the processors of its share wanted to run side by side.
         let few = *at_once > 0.0 && at_once <= share;
         let (usable, wanted) =
@@ -103,7 +110,8 @@ mod tests {
             .iter()
             .map(|(ran, waited)| ThreadTimes { ran: nanos(*ran), waited: nanos(*waited) })
             .collect();
-        DeliveredShare::of("server 1", share, held, &threads, 10.0)
+        let quota = Throttled { periods: 1_000, used_up: 800, held };
+        DeliveredShare::of("server 1", share, quota, &threads, 10.0)
     }
 
     #[test]
@@ -111,6 +119,7 @@ mod tests {
         // It wanted to run all the time: 0.6 s on a processor, 9 s held, 0.4 s behind others.
         let full = delivered(0.06, 9.0, &[(0.6, 9.4)]);
         assert!((full.waited - 0.4).abs() < 1e-6, "{full:?}");
+        assert_eq!((full.periods, full.used_up), (1_000, 800));
         assert_eq!(full.disturbed(), None);
     }
 

@@ -71,6 +71,27 @@ struct Shaper {
     kind: String,
     #[serde(default)]
     bytes: u64,
+    /// Packets that would have waited for too long. No device counts them.
+    #[serde(default)]
+    drops: u64,
+}
+
+/// What a host's shaper has counted so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkTally {
+    /// Bytes that were sent, with the headers of every packet.
+    pub bytes: u64,
+    /// Packets that were thrown away.
+    pub lost: u64,
+}
+
+impl LinkTally {
+    /// From what `tc -s -j qdisc` says of a device.
+    fn read(said: &str) -> serde_json::Result<Self> {
+        let all: Vec<Shaper> = serde_json::from_str(said)?;
+        let shapers = || all.iter().filter(|one| one.kind == "tbf");
+        Ok(Self { bytes: shapers().map(|one| one.bytes).sum(), lost: shapers().map(|one| one.drops).sum() })
+    }
 }
 
 /// Namespaces that are there as long as this value.
@@ -135,12 +156,11 @@ impl Namespaces {
         Ok(name)
     }
 
-    /// How many bytes each host that has a link has sent over it so far, as its shaper charged
-    /// them: with the headers of every packet.
+    /// What each host that has a link has sent over it so far, and what its shaper has thrown away.
     ///
     /// # Errors
     /// Where `tc` refuses.
-    pub fn sent(&self) -> Result<Vec<(&Host, f64, u64)>, StationError> {
+    pub fn sent(&self) -> Result<Vec<(&Host, f64, LinkTally)>, StationError> {
         let space = |host: &Host| match &host.location {
             Location::Namespace(space) => Some(space.clone()),
             Location::Local | Location::Remote(_) => None,
@@ -150,14 +170,14 @@ impl Namespaces {
             .map(|(host, link, space)| {
                 let words = ["netns", "exec", &space, "tc", "-s", "-j", "qdisc", "show", "dev", "eth0"];
                 let said = run("ip", &words)?;
-                let shapers: Vec<Shaper> = serde_json::from_str(&said).map_err(|error| StationError {
+                let tally = LinkTally::read(&said).map_err(|error| StationError {
                     name: format!("host {}", host.name),
                     why: format!("`tc -s -j qdisc` said what cannot be read: {error}"),
                     hint: String::new(),
                     said: said.lines().map(str::to_owned).collect(),
                     certain: false,
                 })?;
-                Ok((host, link, shapers.iter().filter(|one| one.kind == "tbf").map(|one| one.bytes).sum()))
+                Ok((host, link, tally))
             })
             .collect()
     }
@@ -282,4 +302,20 @@ fn line(
     ledger.note(line.id());
     line.ready(STANDS, PATIENCE, stop)?;
     Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_link_throws_away_is_read_of_its_shaper() {
+        let said = r#"[{"kind":"tbf","handle":"8001:","root":true,"options":{"rate":1250000},
+            "bytes":5000,"packets":9,"drops":7,"overlimits":3,"requeues":0,"backlog":0,"qlen":0},
+            {"kind":"noqueue","bytes":1,"drops":1}]"#;
+        assert_eq!(LinkTally::read(said).unwrap(), LinkTally { bytes: 5_000, lost: 7 });
+        let early = LinkTally::read(r#"[{"kind":"tbf","bytes":5}]"#).unwrap();
+        assert_eq!(early, LinkTally { bytes: 5, lost: 0 });
+        assert!(LinkTally::read("tbf").is_err());
+    }
 }

@@ -24,7 +24,7 @@ use super::clock::{Offset, wall};
 use super::delivered::{DeliveredShare, LimitedStation, limited};
 use super::error::StationError;
 use super::host::Host;
-use super::netns::Namespaces;
+use super::netns::{LinkTally, Namespaces};
 use super::paths::{Lateness, RoundTrips};
 use super::process::{ChildProcess, PATIENCE, StationEnd};
 use super::records::{made, read, save, unreadable};
@@ -65,8 +65,26 @@ pub struct LinkUse {
     pub bits_per_second: f64,
     /// What it sent, headers included.
     pub bytes: u64,
+    /// Packets that its link threw away, since they would have waited for too long; 0 in files of
+    /// earlier versions.
+    #[serde(default)]
+    pub lost: u64,
     /// In how many seconds.
     pub seconds: Seconds,
+}
+
+impl LinkUse {
+    /// The difference of two tallies.
+    fn between(host: &Host, bits_per_second: f64, [before, after]: [LinkTally; 2], seconds: Seconds) -> Self {
+        Self {
+            station: station_of(host).into(),
+            name: host.name.clone(),
+            bits_per_second,
+            bytes: after.bytes.saturating_sub(before.bytes),
+            lost: after.lost.saturating_sub(before.lost),
+            seconds,
+        }
+    }
 }
 
 /// The servers that run, and which station uses them.
@@ -339,12 +357,9 @@ impl<'a> TrialRun<'a> {
         }
         let watched = watching.end()?;
         let seconds = self.clients.lasts(spec.phases.measure) + spec.phases.cool_down;
-        let links = sent_before.iter().zip(sent()?).map(|((host, link, before), (.., after))| LinkUse {
-            station: station_of(host).into(),
-            name: host.name.clone(),
-            bits_per_second: *link,
-            bytes: after.saturating_sub(*before),
-            seconds,
+        let links = sent_before.iter().zip(sent()?);
+        let links = links.map(|((host, link, before), (.., after))| {
+            LinkUse::between(host, *link, [*before, after], seconds)
         });
         let links = links.collect();
         let delays = passed_before.iter().zip(passed());
@@ -352,7 +367,7 @@ impl<'a> TrialRun<'a> {
         let mut limited_now = limited(stations.servers, stations.middleware);
         for one in &mut limited_now {
             if let Some(before) = limited_before.iter().find(|before| before.process == one.process) {
-                one.throttled.held -= before.throttled.held;
+                one.throttled = one.throttled.since(before.throttled);
             }
         }
         limited_now.extend((1..).zip(&loads).filter_map(|(client, ended)| {
@@ -453,14 +468,16 @@ impl<'a> TrialRun<'a> {
             save(&self.folder.join("delays.json"), &delays)?;
         }
         self.starter.collect(self.folder)?;
-        let seen = watched.keep(self.folder)?;
+        let lost = links.iter().filter(|link| link.lost > 0);
+        let lost = lost.map(|link| (format!("{} link", link.name), link.lost)).collect();
+        let seen = watched.keep(self.folder, lost)?;
         let loads = self.results.iter().map(|file| read(file)).collect::<Result<Vec<LoadResult>, _>>()?;
         let of_clients = shares_of(&loads, |client| self.starter.host('c', client));
         let spent = self.processors(&loads, &of_clients, spent_by, &seen.spent);
         let threads = |process: &u32| seen.threads.get(process).map_or(&[][..], Vec::as_slice);
         let delivered = |one: &LimitedStation| {
             let LimitedStation { name, process, share, throttled } = one;
-            DeliveredShare::of(name, *share, throttled.held, threads(process), seen.seconds)
+            DeliveredShare::of(name, *share, *throttled, threads(process), seen.seconds)
         };
         let shares: Vec<DeliveredShare> = limited.iter().map(delivered).collect();
         if !shares.is_empty() {
@@ -928,26 +945,43 @@ fn shares_of(loads: &[LoadResult], host: impl Fn(u32) -> Host) -> Vec<Option<f64
     (1..).zip(loads).map(|(client, load)| share_of(&host(client), load.config.threads)).collect()
 }
 
-/// Processors that a station can use on its machine: as many as it has threads that do its work. A
-/// broker has one beside that, which asks its database. Of a command nothing is known, and a
-/// database has all of them, also one that a broker among the servers has started.
+/// How many threads of a station do its work. A broker has one beside that, which asks its
+/// database. Of a command nothing is known; nor of a database, also one that a broker among the
+/// servers has started, and of a proxy that has a thread for each worker.
+fn threads_of(name: &str, station: &StationSpec, cell: &PlannedCell) -> Option<u32> {
+    let flags = cell.render(&station.flags);
+    match station.program? {
+        Program::Postgres | Program::Broker if name == "servers" => None,
+        Program::Broker => Some(2),
+        Program::Proxy => proxy_threads(&flags, &cell.text(&station.config).unwrap_or_default()),
+        Program::Memcached | Program::Auto | Program::Load => {
+            let threads = last_value(&flags, &["--threads", "-t"]);
+            Some(threads.and_then(|threads| threads.parse().ok()).unwrap_or(1))
+        }
+        _ => Some(1),
+    }
+}
+
+/// Kinds of stations of a scaled experiment whose machines had more processors than they have
+/// threads, with the most threads of any cell; but for those whose share a baseline finds.
+///
+/// A share knows nothing of threads: how much of it few can use depends on the scale.
+pub fn with_few_threads(spec: &Spec, cells: &[PlannedCell]) -> Vec<(&'static str, u32)> {
+    let Some(scale) = &spec.scale else { return Vec::new() };
+    let is_found = |name: &str| scale.baselines.iter().any(|one| one.get_ref().station.name() == name);
+    let few = |(name, station): (&'static str, &StationSpec)| {
+        let threads: Option<Vec<u32>> = cells.iter().map(|cell| threads_of(name, station, cell)).collect();
+        let most = threads?.into_iter().max()?;
+        (f64::from(most) < station.cpu? && !is_found(name)).then_some((name, most))
+    };
+    spec.stations().filter_map(few).collect()
+}
+
+/// Processors that a station can use on its machine: as many as it has threads that do its work,
+/// where that is known.
 fn useful_cores(name: &str, station: &StationSpec, cell: &PlannedCell, host: &Host) -> f64 {
     let cores = cores_of(host);
-    let flags = cell.render(&station.flags);
-    let threads = match station.program {
-        None => cores,
-        Some(Program::Postgres | Program::Broker) if name == "servers" => cores,
-        Some(Program::Broker) => 2,
-        Some(Program::Proxy) => {
-            let config = cell.text(&station.config).unwrap_or_default();
-            proxy_threads(&flags, &config).unwrap_or(cores)
-        }
-        Some(Program::Memcached | Program::Auto) => {
-            last_value(&flags, &["--threads", "-t"]).and_then(|threads| threads.parse().ok()).unwrap_or(1)
-        }
-        Some(_) => 1,
-    };
-    let most = f64::from(threads.min(cores));
+    let most = f64::from(threads_of(name, station, cell).map_or(cores, |threads| threads.min(cores)));
     host.cpu.map_or(most, |cpu| cpu.min(most))
 }
 
@@ -1263,6 +1297,26 @@ flags = ["--rate", "100", "--connections", "$clients"]
         let (spec, limited) = (Spec::parse(TWO, "").unwrap(), Host { cpu: Some(0.5), ..Host::here() });
         let cell = &Plan::of(&spec).cells[0];
         assert_eq!(useful_cores("servers", &spec.stations.servers, cell, &limited), 0.5);
+    }
+
+    #[test]
+    fn a_kind_with_fewer_threads_than_its_machine_has_processors_is_named() {
+        let scaled = TWO
+            .replace("[[factor]]", "[scale]\nby = 4\n[[factor]]")
+            .replace("program = \"cache\"", "program = \"cache\"\ncpu = 2")
+            .replace("program = \"load\"", "program = \"load\"\ncpu = 1");
+        let few = |text: &str| {
+            let spec = Spec::parse(text, "spec.toml").unwrap();
+            with_few_threads(&spec, &Plan::of(&spec).cells)
+        };
+        assert_eq!(few(&scaled), [("servers", 1)]);
+        assert_eq!(few(&scaled.replace("cpu = 1", "cpu = 2")), [("servers", 1), ("clients", 1)]);
+        assert!(few(&scaled.replace("cpu = 2", "cpu = 1")).is_empty());
+        let two = "program = \"memcached\"\nflags = [\"-t\", \"2\"]";
+        assert!(few(&scaled.replace("program = \"cache\"", two)).is_empty());
+        let baseline = "[[scale.baseline]]\nstation = \"servers\"\nlevels = { clients = 1 }\nthroughput = 100\n[[factor]]";
+        assert!(few(&scaled.replace("[[factor]]", baseline)).is_empty());
+        assert!(few(TWO).is_empty());
     }
 
     #[test]

@@ -130,15 +130,20 @@ impl Watching {
 }
 
 impl Unkept {
-    /// Writes it down where a trial's records are, or reads what was brought there.
-    pub(super) fn keep(self, folder: &Path) -> Result<Observed, StationError> {
+    /// Writes it down where a trial's records are, or reads what was brought there. What shapers of
+    /// links here have `lost` no device counts, and is added.
+    pub(super) fn keep(self, folder: &Path, lost: Vec<(String, u64)>) -> Result<Observed, StationError> {
         let place = folder.join("monitor");
         match self {
             Self::Here(seen) => {
                 seen.write(&place).map_err(|error| unreadable(&place, &error))?;
                 let spent =
                     seen.spent().into_iter().map(|one| (("here".to_owned(), one.process), one.seconds));
-                let watch = seen.watch();
+                let mut watch = seen.watch();
+                if !lost.is_empty() {
+                    watch.lost.extend(lost);
+                    save(&place.join("watch.json"), &watch)?;
+                }
                 let threads = seen.threads_of_processes();
                 let (seconds, disturbed) = (watch.seconds, watch.disturbed());
                 Ok(Observed { seconds, machines: vec![watch], disturbed, spent: spent.collect(), threads })

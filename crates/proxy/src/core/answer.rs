@@ -2,7 +2,7 @@
 //! more.
 
 use krarup_memcache::{Expect, Parsed, ReplyClass, Response, response};
-use krarup_record::{Operation, Outcome, ServerVisit};
+use krarup_record::{Outcome, ServerVisit};
 use krarup_service::ProtocolError;
 use krarup_units::{Nanos, Stamp};
 
@@ -163,7 +163,7 @@ impl Core {
             exchange.failure = Some(outcome);
             exchange.rest.merge.fail(pending.part, ReplyClass::ServerError, text.as_bytes());
             exchange.waiting -= 1;
-            self.first_ends(number, false, now);
+            self.first_ends(number, None, now);
             self.complete_if_answered(number, now);
         }
         self.admit_waiting(connection);
@@ -252,10 +252,7 @@ impl Core {
         } else {
             self.requests.add(number, pending.part, reply, memory);
         }
-        // What is gone at the first goes at the others too.
-        let deletes = self.requests[number].visit.operation == Operation::Delete;
-        let gone = deletes && reply.class == ReplyClass::NotFound;
-        self.first_ends(number, reply.class.severity() == 0 || gone, now);
+        self.first_ends(number, Some(reply.class), now);
         self.complete_if_answered(number, now);
     }
 

@@ -1,4 +1,5 @@
-//! Decisions under way: what comes for a key between a `cas` and its copies.
+//! Decisions under way: what comes for a key between a `cas`, or a write with copies
+//! behind it, and these copies.
 //!
 //! ```text
 //! cas       ─▶ first holder ─ STORED ─▶ set ─▶ the others
@@ -14,6 +15,7 @@
 //! Each loop knows of its own decisions, and each connection has its own order: what comes by
 //! another one may still overtake a copy.
 
+use krarup_memcache::{MetaCommand, ReplyClass, Request, Storage, request, write};
 use krarup_record::KeyDigest;
 use krarup_units::Stamp;
 
@@ -70,23 +72,53 @@ impl Core {
         }
     }
 
-    /// The first holder has answered, or never will; whether what was asked is `done` there. The
-    /// others get what they are to get now.
+    /// The first holder has answered so, or never will. The others get what they are to get now.
     #[inline]
-    pub(super) fn first_ends(&mut self, number: RequestId, done: bool, now: Stamp) {
+    pub(super) fn first_ends(&mut self, number: RequestId, answer: Option<ReplyClass>, now: Stamp) {
         let copies = std::mem::take(&mut self.requests[number].copies);
-        if copies.follow_decision() {
-            self.decision_ends(number);
+        if matches!(copies, Copies::None | Copies::Winner) {
+            return;
         }
-        if copies == Copies::Deferred || copies != Copies::None && done {
+        self.decision_ends(number);
+        if copies == Copies::Deferred || answer.is_some_and(|answer| self.others_follow(number, answer)) {
             self.copy_to_others(number, copies, now);
         }
+    }
+
+    /// Whether the others do what the first has answered so: what it has done, and where it is
+    /// without the key though it has not, that the key is removed.
+    fn others_follow(&mut self, number: RequestId, answer: ReplyClass) -> bool {
+        if answer.severity() == 0 {
+            return true;
+        }
+        let rest = &mut self.requests[number].rest;
+        let mut removal = Vec::new();
+        match (answer, request::accepted(rest.words())) {
+            // What is gone at the first goes at the others too, unless it was to be compared.
+            (ReplyClass::NotFound, Request::Delete { .. }) => return true,
+            (ReplyClass::NotFound, Request::Meta(meta)) => {
+                return meta.command == MetaCommand::Delete && !meta.has_any(b"C");
+            }
+            // A server without room for a value has removed what was there.
+            (ReplyClass::ServerError, Request::Store(store)) if store.command == Storage::Set => {
+                write::delete(&mut removal, store.key);
+            }
+            (ReplyClass::ServerError, Request::Meta(meta)) if meta.command == MetaCommand::Set => {
+                write::meta_delete(&mut removal, meta.key, meta.base64);
+            }
+            _ => return false,
+        }
+        (rest.request, rest.lent) = (removal, None);
+        true
     }
 
     fn decision_ends(&mut self, number: RequestId) {
         let key = self.requests[number].visit.key;
         let Some(deciding) = self.deciding.get_mut(&key) else { return };
-        deciding.retain(|other| *other != number);
+        // Mostly the oldest: of a busy key there may be many.
+        if let Some(place) = deciding.iter().position(|other| *other == number) {
+            deciding.remove(place);
+        }
         if deciding.is_empty() {
             self.deciding.remove(&key);
         }
@@ -96,7 +128,7 @@ impl Core {
     /// many as the pool wants of any write.
     pub(super) fn await_copies(&mut self, number: RequestId, copies: Copies, pool: PoolId, others: usize) {
         let how = match copies {
-            Copies::Awaited => How::Worst,
+            Copies::Awaited => How::Decided,
             _ => self.routing[pool].write_answered_by(1 + others),
         };
         self.requests[number].rest.merge.widen(how);

@@ -115,7 +115,7 @@ impl Core {
             Request::Touch { key, exptime, .. } => {
                 let request: Writer<'_> =
                     &mut |out, key, lifetimes| write::touch(out.tail(), key, lifetimes.of(*exptime));
-                let write = KeyWrite { expect: Expect::Touched, undone_by_add: false, request };
+                let write = KeyWrite { expect: Expect::Touched, undone_by_add: *exptime < 0, request };
                 self.write_key(number, key, write, source, now);
             }
             Request::FlushAll { delay, .. } => {
@@ -289,9 +289,7 @@ impl Core {
                 self.requests.keep(number, source);
             }
             self.send_to(place.holders[0], number, 0, false, expect, &mut request);
-            if copies.follow_decision() {
-                self.decision_begins(number);
-            }
+            self.decision_begins(number);
         } else {
             exchange.rest.answered_by(match place.holders.len() {
                 1 if !shares => How::One,
@@ -306,7 +304,7 @@ impl Core {
     }
 
     /// A key changes such that an `add` of what was read before would undo it.
-    fn note_change(&mut self, number: RequestId, pool: PoolId, now: Stamp) {
+    pub(super) fn note_change(&mut self, number: RequestId, pool: PoolId, now: Stamp) {
         let key = self.requests[number].visit.key;
         self.routing[pool].changes(Some(key), now, self.settings.timeout);
     }
@@ -407,8 +405,7 @@ impl Core {
         if stores_nothing(expect) {
             self.note_change(number, place.pool, now);
         }
-        let home = place.home;
-        let behind = self.routing[place.pool].spec().writes == Writes::Async;
+        let (home, behind) = (place.home, self.routing[place.pool].spec().writes == Writes::Async);
         for (place, &server) in others.iter().enumerate() {
             match copies {
                 Copies::Awaited | Copies::Deferred => {
@@ -420,7 +417,13 @@ impl Core {
                     self.send_by(server, connection, number, pending, &mut request);
                     self.touch_behind_copy(server, connection, number);
                 }
-                _ => self.send_detached(home, server, Detached::Copy(home), expect, &mut request),
+                _ => {
+                    let takes = self.upstreams.takes_aside(server);
+                    self.send_detached(home, server, Detached::Copy(home), expect, &mut request);
+                    if takes {
+                        self.touch_behind_copy(server, server.into(), number);
+                    }
+                }
             }
         }
         self.requests[number].rest.request = raw;
@@ -822,6 +825,10 @@ impl Core {
             let Some(part) = rest.parts.get(usize::from(key.part)).copied() else { continue };
             let lifetimes = self.routing.lifetimes(key.pool, part.pool, now);
             let holders = self.routing[part.pool].holders(key.sent);
+            if exptime < 0 {
+                let digest = KeyDigest::of(key.sent);
+                self.routing[part.pool].changes(Some(digest), now, self.settings.timeout);
+            }
             for &server in holders.iter().filter(|&&server| server != part.server) {
                 let Some(connection) = self.open_part(server, number, place as u16) else { continue };
                 let pending = Pending::of(number, place as u16, true, Expect::Touched);

@@ -59,6 +59,7 @@ impl Core {
             let expect = request.expect();
             // Appends, prepends and replaces store where there was something.
             let undone_by_add = stores_nothing(expect)
+                || meta::expires_at_once(request)
                 || request.flag(b'M').is_some_and(|mode| b"aApPrR".contains(mode.first().unwrap_or(&b'S')));
             let write = KeyWrite {
                 expect,
@@ -204,6 +205,9 @@ impl Core {
             None => self.fail_without_server(number, 0, asked),
         }
         if kind.touches() {
+            if meta::expires_at_once(&own(&self.requests[number].rest.request)) {
+                self.note_change(number, pool, now);
+            }
             let lifetimes = self.routing.lifetimes(home, pool, now);
             for (part, &other) in holders.iter().enumerate().skip(1) {
                 let Some(connection) = self.open_part(other, number, part as u16) else { continue };

@@ -117,14 +117,15 @@ fn the_charts_draw_in_a_browser() {
     let sweep = sweep::document(&fixture::with_history(3), "Krarup");
     // Panels: 4 + 3 + 8 + 8 + 3 + 4 of lines, 4 of bars, 4 of histograms, 1 of quantiles, 3 over
     // time, 1 of X and R, 1 of a law, 2 of a model, 12 of the history; and 2, 2, 1, 2, 1, 1, 2, 1,
-    // 1 of the kinds.
+    // 1 of the kinds, 1 of each to be looked at.
     let many = sweep::document(&fixture::many_workloads(), "Krarup");
     let mut of_kinds = kinds::document();
+    of_kinds.sections[0].blocks.extend(kinds::looked_at());
     of_kinds.sections[1].blocks.push(Block::Table(in_words()));
     for (document, name, width, panels) in [
         (&sweep, "sweep", 1280, Some(58)),
         (&sweep, "sweep", 500, Some(58)),
-        (&of_kinds, "kinds", 1280, Some(13)),
+        (&of_kinds, "kinds", 1280, Some(17)),
         // Of so many series some hide others.
         (&many, "many", 1280, None),
     ] {

@@ -133,6 +133,30 @@ fn what_takes_the_key_from_all_holders_leaves_nothing_to_copy() {
 }
 
 #[test]
+fn so_it_is_where_no_client_waits_for_the_copies() {
+    let behind = || one_pool(PoolSpec { writes: Writes::Async, reads: Reads::Primary, ..copied() });
+    let set = "set a 0 1 1\r\nx\r\n";
+    let too_large = format!("set a 0 0 101\r\n{}\r\n", "z".repeat(101));
+    for (request, asked, answer) in
+        [(&*too_large, "delete a\r\n", "DELETED\r\n"), ("flush_all\r\n", "flush_all\r\n", "OK\r\n")]
+    {
+        let mut world = behind();
+        let (first, second) = (world.client(), world.client());
+        world.send(first, set).send(second, request);
+        assert_eq!((world.asked(0), world.asked(1)), (format!("{set}{asked}"), asked.into()));
+        world.answer(0, format!("STORED\r\n{answer}"));
+        assert_eq!((world.replied(first), world.asked(1)), ("STORED\r\n".into(), String::new()));
+        assert!(world.core.deciding.is_empty());
+    }
+    let mut world = behind();
+    let client = world.client();
+    world.send(client, format!("{set}gat 60 a\r\n"));
+    assert_eq!((world.asked(0), world.asked(1)), (format!("{set}gat 60 a\r\n"), "touch a 60\r\n".into()));
+    world.answer(0, "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(world.asked(1), format!("{set}touch a 60\r\n"));
+}
+
+#[test]
 fn a_read_that_touches_says_so_behind_the_copy_too() {
     let primary = || PoolSpec { reads: Reads::Primary, ..copied() };
     for spec in [primary(), PoolSpec { fall_back_on_error: true, ..primary() }] {

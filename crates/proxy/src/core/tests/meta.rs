@@ -92,6 +92,9 @@ fn the_first_server_decides_about_a_unique_and_the_others_follow() {
         ("ms a 1 C7 I\r\nx\r\n", "ms a 1 C7 I\r\nx\r\n", "HD\r\n", "md a\r\n", "NF\r\n"),
         ("md a C7\r\n", "md a C7\r\n", "EX\r\n", "", ""),
         ("md a C7\r\n", "md a C7\r\n", "HD\r\n", "md a\r\n", "HD\r\n"),
+        // What the others have was compared with nothing.
+        ("md a C7\r\n", "md a C7\r\n", "NF\r\n", "", ""),
+        ("md a c\r\n", "md a c\r\n", "NF\r\n", "md a c\r\n", "NF\r\n"),
         ("ma n C7 v\r\n", "ma n C7 v\r\n", "VA 1\r\n5\r\n", "ma n v\r\n", "VA 1\r\n5\r\n"),
     ] {
         world.send(client, asked);
@@ -101,6 +104,45 @@ fn the_first_server_decides_about_a_unique_and_the_others_follow() {
         world.answer(1, answer);
         let quiet = asked.contains('q');
         assert_eq!(world.replied(client), if quiet { "" } else { reply }, "{asked:?}");
+    }
+    assert_eq!((world.core.events().disagreements, world.core.unfinished()), (0, 0));
+}
+
+/// They may have lost the key.
+#[test]
+fn others_that_have_nothing_to_follow_with_do_not_contradict_the_first_server() {
+    let mut world = World::new(2, settings());
+    let client = world.client();
+    let failure = "SERVER_ERROR busy\r\n";
+    for (asked, first, copy, other, reply) in [
+        ("md a C7\r\n", "HD\r\n", "md a\r\n", "NF\r\n", "HD\r\n"),
+        ("ma n C7 v\r\n", "VA 1\r\n5\r\n", "ma n v\r\n", "NF\r\n", "VA 1\r\n5\r\n"),
+        ("ms a 1 MA C7\r\nx\r\n", "HD\r\n", "ms a 1 MA\r\nx\r\n", "NS\r\n", "HD\r\n"),
+        ("md a C7\r\n", "HD\r\n", "md a\r\n", failure, failure),
+    ] {
+        world.send(client, asked).write_servers().answer(0, first);
+        assert_eq!(world.asked(1), copy, "{asked:?}");
+        world.answer(1, other);
+        assert_eq!(world.replied(client), reply, "{asked:?}");
+    }
+    assert_eq!((world.core.events().disagreements, world.core.unfinished()), (4, 0));
+}
+
+/// As it has removed what was there; not for a `cas`.
+#[test]
+fn what_the_first_server_has_no_room_for_is_removed_at_the_others() {
+    let mut world = World::new(2, settings());
+    let client = world.client();
+    let full = "SERVER_ERROR out of memory storing object\r\n";
+    for (asked, removal, removed) in [
+        ("ms a 1 c\r\nx\r\n", "md a\r\n", "HD\r\n"),
+        ("ms YQ== 1 b C7\r\nx\r\n", "md YQ== b\r\n", "NF\r\n"),
+        ("cas a 0 0 1 7\r\nx\r\n", "", ""),
+    ] {
+        world.send(client, asked).write_servers().answer(0, full);
+        assert_eq!(world.asked(1), removal, "{asked:?}");
+        world.answer(1, removed);
+        assert_eq!(world.replied(client), full, "{asked:?}");
     }
     assert_eq!((world.core.events().disagreements, world.core.unfinished()), (0, 0));
 }

@@ -222,6 +222,19 @@ fn copies_follow_behind_where_only_the_primary_is_waited_for() {
 }
 
 #[test]
+fn what_the_primary_has_no_room_for_is_removed_behind_it_too() {
+    let mut world = one_pool(PoolSpec { writes: Writes::Async, ..PoolSpec::of("main", vec![0, 1]) });
+    let client = world.client();
+    let full = "SERVER_ERROR out of memory storing object\r\n".repeat(2);
+    world.send(client, "set a 0 0 1\r\nx\r\nadd b 0 0 1\r\nx\r\n").write_servers();
+    world.answer(0, &full);
+    assert_eq!((world.replied(client), world.asked(1)), (full, "delete a\r\n".into()));
+    world.answer(1, "NOT_FOUND\r\n");
+    assert_eq!(world.core.pools()[0].counts().dropped, 0);
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}
+
+#[test]
 fn a_read_that_fails_is_tried_at_the_next_holder_within_a_budget() {
     let spec =
         PoolSpec { fall_back_on_error: true, reads: Reads::Primary, ..PoolSpec::of("main", vec![0, 1]) };
@@ -436,6 +449,8 @@ fn what_was_read_before_a_key_changed_is_not_stored_where_it_was_missed() {
         ("incr a 1", ["NOT_FOUND", "2"], "NOT_FOUND"),
         ("append a 0 0 1\r\ny", ["NOT_STORED", "STORED"], "NOT_STORED"),
         ("ms a 1 MA\r\ny", ["NS", "HD"], "NS"),
+        ("touch a -1", ["NOT_FOUND", "TOUCHED"], "NOT_FOUND"),
+        ("ms a 1 T-1\r\ny", ["HD", "HD"], "HD"),
         ("flush_all", ["OK", "OK"], "OK"),
     ] {
         let mut world = refilled();
@@ -449,6 +464,17 @@ fn what_was_read_before_a_key_changed_is_not_stored_where_it_was_missed() {
         assert_eq!(world.replied(reader), format!("{}END\r\n", value("a", "1")));
         assert_eq!(world.replied(writer), format!("{reply}\r\n"));
         assert_eq!(world.asked(0), "", "{write}");
+    }
+    for (read, touch, touched) in [("gat -1 a", "touch a -1", "TOUCHED"), ("mg a v T-1", "mg a T-1", "HD")] {
+        let mut world = refilled();
+        let (reader, writer) = (world.client(), world.client());
+        world.send(reader, "get a\r\n").write_servers().answer(0, "END\r\n");
+        world.send(writer, format!("{read}\r\n"));
+        assert_eq!(world.asked(0), format!("get a\r\n{read}\r\n"));
+        assert_eq!(world.asked(1), format!("get a\r\n{touch}\r\n"));
+        world.answer(1, format!("{}END\r\n{touched}\r\n", value("a", "1")));
+        assert_eq!(world.replied(reader), format!("{}END\r\n", value("a", "1")));
+        assert_eq!(world.asked(0), "", "{read}");
     }
 }
 
