@@ -215,9 +215,10 @@ fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Cautio
         cautions.push(Caution::Concerns { base: wrong_there, other: wrong_here });
     }
     let differ = pairs(base, other).filter(|pair| failing_more(*pair).abs() > ALIKE);
-    if differ.clone().next().is_some() {
+    let number = differ.clone().count() as u64;
+    if number > 0 {
         cautions.push(Caution::Failures {
-            cells: differ.clone().count() as u64,
+            cells: number,
             base: failed_share(differ.clone().map(|(base, _)| base)),
             other: failed_share(differ.map(|(_, other)| other)),
         });

@@ -348,10 +348,10 @@ fn print_scale(spec: &Spec, plan: &Plan) {
         say(&format!("  that takes about {} at most where nothing disturbs it", wait(time)));
     }
     for (name, threads) in with_few_threads(spec, &plan.cells) {
-        let noun = if threads == 1 { "thread" } else { "threads" };
         say(&format!(
-            "  {name}: {threads} {noun}, and more processors: how many of them it can use here depends on the scale; \
-             write cpu = {threads}, give it as many threads, or say by a baseline what one alone gave"
+            "  {name}: {}, and more processors: how many of them it can use here depends on the scale; \
+             write cpu = {threads}, give it as many threads, or say by a baseline what one alone gave",
+            counted(threads as usize, "thread")
         ));
     }
 }

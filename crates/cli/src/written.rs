@@ -68,8 +68,8 @@ pub(crate) fn unwritten(path: &Path, why: &dyn Display) -> Failure {
 /// # Errors
 /// Names the file; exit code 1.
 pub(crate) fn part(path: &Path, part: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_vec(part).expect("a part is plain data");
-    file::save(path, |out| Ok(out.write_all(&text)?)).map_err(|error| Failure::run(error.to_string()))
+    let text = serde_json::to_string(part).expect("a part is plain data");
+    save(path, &text).map_err(|error| Failure::run(error.to_string()))
 }
 
 /// Writes `report.html`, the tables for programs beside it and `figures/*.csv` into a directory,

@@ -135,7 +135,7 @@ impl Monitor {
         // A panic there would be ours: then nothing was seen.
         let looks = self.thread.join().unwrap_or_default();
         let names = self.subjects.into_iter().map(|subject| (subject.process, subject.name)).collect();
-        Observations { looks, names, lead: 0.0 }
+        Observations { looks, names, ..Observations::default() }
     }
 }
 
@@ -146,6 +146,8 @@ pub struct Observations {
     names: BTreeMap<u32, String>,
     /// How long after the first look the clients began.
     lead: Seconds,
+    /// Packets that were lost where no device counts them.
+    lost: Vec<(String, u64)>,
 }
 
 /// The clock's ticks per second: what Linux has shown to programs on every platform since 2.6.
@@ -158,13 +160,19 @@ impl Observations {
         Self { lead, ..self }
     }
 
+    /// The same, with what was `lost` where no device counts it.
+    #[must_use]
+    pub fn with_lost(self, lost: Vec<(String, u64)>) -> Self {
+        Self { lost, ..self }
+    }
+
     /// All of it from when the clients began to the last look; from the first, where there is none
     /// between.
     pub fn watch(&self) -> Watch {
         let begun = self.looks.iter().position(|look| look.at >= self.lead).unwrap_or(0);
         let looks = &self.looks[if begun + 1 < self.looks.len() { begun } else { 0 }..];
         let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
-            return Watch::default();
+            return Watch { lost: self.lost.clone(), ..Watch::default() };
         };
         let seconds = last.at - first.at;
         let rate = |ticks: u64| if seconds > 0.0 { ticks as f64 / TICKS / seconds } else { 0.0 };
@@ -200,7 +208,7 @@ impl Observations {
                 0.0
             },
             memory_left: looks.iter().map(|look| look.memory).min().unwrap_or(0),
-            lost: lost.collect(),
+            lost: lost.chain(self.lost.iter().cloned()).collect(),
         }
     }
 
@@ -492,7 +500,8 @@ mod tests {
     use super::*;
 
     fn seen(looks: Vec<Look>) -> Observations {
-        Observations { looks, names: BTreeMap::from([(7, "proxy".to_owned())]), lead: 0.0 }
+        let names = BTreeMap::from([(7, "proxy".to_owned())]);
+        Observations { looks, names, ..Observations::default() }
     }
 
     /// Two cores; in two seconds 100 ticks of programs, 40 of them ours and 10 the kernel's.
@@ -636,7 +645,8 @@ mod tests {
             let threads = BTreeMap::from([(5, thread(5, ran)), (7, thread(7, 2 * ran))]);
             Look { at, threads, ..Look::default() }
         };
-        let seen = Observations { looks: vec![look(0.0, 0), look(1.0, 100_000_000)], names, lead: 0.0 };
+        let looks = vec![look(0.0, 0), look(1.0, 100_000_000)];
+        let seen = Observations { looks, names, ..Observations::default() };
         assert_eq!(seen.spent(), [Spent { process: 5, seconds: 0.3 }]);
         assert_eq!(seen.threads_of_processes()[&5].len(), 2);
         assert!(seen.threads().contains(",server,7,7,postgres,"), "{}", seen.threads());

@@ -162,12 +162,12 @@ impl Core {
     }
 
     /// Gives a server a set share of its pool's reads; none: every pool chooses by itself again.
-    pub fn push_reads(&mut self, push: Option<&ReadPush>, now: Stamp) {
+    pub fn push_reads(&mut self, push: Option<&ReadPush>) {
         let server = push.and_then(|push| self.upstreams.find(&push.server));
         for pool in self.routing.pools_mut() {
             let of_it = push.filter(|push| !pool.is_retired() && pool.spec().name == push.pool);
             let share = of_it.and_then(|push| Some((server?, push.share, push.until)));
-            pool.push(share, now);
+            pool.push(share);
         }
     }
 

@@ -131,6 +131,12 @@ impl PlacedPool<'_> {
         self.more.1.replicas_of(number, many, &mut order);
         order
     }
+
+    /// The servers at these `next` places but for the `holders`; the one that is added is `new`.
+    fn arrived(&self, next: &[usize], holders: &[usize], new: usize) -> Vec<usize> {
+        let server = |place: &usize| self.servers.get(*place).copied().unwrap_or(new);
+        next.iter().filter(|place| !holders.contains(place)).map(server).collect()
+    }
 }
 
 impl PoolSpec {
@@ -231,8 +237,7 @@ impl MoveCounts {
         let (holders, stand_in) = pool.holders(number);
         let next = pool.first_holders_then(number, pool.more.0.holders_read());
         let read = &holders[..spec.holders_read().min(holders.len())];
-        let added = |place: &usize| servers.get(*place).copied().unwrap_or(new);
-        let arrived: Vec<usize> = next.iter().filter(|place| !read.contains(place)).map(added).collect();
+        let arrived = pool.arrived(&next, read, new);
         let keeps = (read.len() as f64 / next.len().max(1) as f64).min(1.0);
         for place in read {
             let server = servers[*place];
@@ -266,8 +271,7 @@ impl MoveCounts {
         let (servers, spec, new) = (pool.servers, pool.now.0, self.lost.len());
         let (holders, stand_in) = pool.holders(number);
         let next = pool.first_holders_then(number, pool.more.0.copies);
-        let added = |place: &usize| servers.get(*place).copied().unwrap_or(new);
-        let mut arrived = next.iter().filter(|place| !holders.contains(place)).map(added);
+        let mut arrived = pool.arrived(&next, &holders, new).into_iter();
         for place in &holders {
             let server = servers[*place];
             let part = counts(server, holders.len());

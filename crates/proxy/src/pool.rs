@@ -415,23 +415,29 @@ impl Pool {
     /// that others held too [counts](Self::read) as given already. After an ejection its share
     /// grows `gradually`.
     pub(crate) fn server_up(&mut self, server: ServerId, now: Stamp, gradually: bool) {
-        let level = self.members.iter().filter(|member| member.up).map(|member| member.given).min();
         if let Some(place) = self.place_of(server) {
+            self.level(place);
             let member = &mut self.members[place];
-            if let Some(level) = level {
-                member.given = member.given.max(level);
-            }
             member.up = true;
             member.since = member.since.or(Some(now));
             member.returning = gradually.then_some(now);
-            member.credit = 0.0;
         }
+    }
+
+    /// A member counts as given no less than the least loaded of the others that are up.
+    fn level(&mut self, place: usize) {
+        let members = self.members.iter().enumerate();
+        let others = members.filter(|&(other, member)| other != place && member.up);
+        let least = others.map(|(_, member)| member.given).min().unwrap_or_default();
+        let member = &mut self.members[place];
+        member.given = member.given.max(least);
+        member.credit = 0.0;
     }
 
     /// Becomes what another configuration says, and keeps what it knows of servers that stay. The
     /// reads of all are chosen again.
     pub(crate) fn become_spec(&mut self, spec: PoolSpec, now: Stamp) {
-        self.push(None, now);
+        self.push(None);
         let servers: Vec<ServerId> = spec.servers.iter().copied().map(ServerId::new).collect();
         let members = std::mem::take(&mut self.members);
         let mut before: Vec<(ServerId, Member)> = self.servers.iter().copied().zip(members).collect();
@@ -506,7 +512,7 @@ impl Pool {
 
     /// Gives one of its servers this share of the reads, until then at the latest; none: all get
     /// what the pool chooses.
-    pub(crate) fn push(&mut self, share: Option<(ServerId, f64, Stamp)>, now: Stamp) {
+    pub(crate) fn push(&mut self, share: Option<(ServerId, f64, Stamp)>) {
         let pushed = share.and_then(|(server, share, until)| Some((self.place_of(server)?, share, until)));
         let credit = self.pushed.as_ref().map_or(0.0, |before| before.credit);
         let before = std::mem::replace(
@@ -514,13 +520,11 @@ impl Pool {
             pushed.map(|(place, share, until)| PushedMember { place, share, until, credit }),
         );
         // What it was given meanwhile was not counted, nor what it missed: it goes on level.
-        if let Some(before) = before.filter(|_| self.pushed.is_none()) {
-            let (server, member) = (self.servers[before.place], &mut self.members[before.place]);
-            let returning = member.returning;
-            if std::mem::take(&mut member.up) {
-                self.server_up(server, now, false);
-                self.members[before.place].returning = returning;
-            }
+        if let Some(PushedMember { place, .. }) = before
+            && self.pushed.is_none()
+            && self.members[place].up
+        {
+            self.level(place);
         }
     }
 
@@ -640,7 +644,7 @@ impl Pool {
             return Some(only);
         }
         if self.pushed.as_ref().is_some_and(|pushed| pushed.until <= now) {
-            self.push(None, now);
+            self.push(None);
         }
         let Self { spec, servers, places, members, pushed, order, rounds, random, .. } = self;
         order.clear();

@@ -359,10 +359,9 @@ impl Figure {
         Table { name: self.name.clone(), title: self.title.clone(), caption: String::new(), columns, rows }
     }
 
-    /// The same for a reader: shares towards 1 are written as percentiles are named, so that none
-    /// of them reads as all.
-    pub(crate) fn in_words(&self) -> Table {
-        let mut table = self.data();
+    /// Its [`Self::data`] for a reader: shares towards 1 are written as percentiles are named, so
+    /// that none of them reads as all.
+    pub(crate) fn in_words(&self, mut table: Table) -> Table {
         if matches!(&self.plot, Plot::Lines(lines) if lines.x.scale == AxisScale::Tail) {
             for value in table.rows.iter_mut().filter_map(|row| row.get_mut(1)) {
                 if let TableValue::Number(share) = value {
@@ -628,7 +627,7 @@ mod tests {
             }],
         }));
         let mut page = String::new();
-        html::table(&mut page, &percentiles.in_words());
+        html::table(&mut page, &percentiles.in_words(percentiles.data()));
         let rows = page.split("<td>read</td><td class=\"number\">").skip(1);
         let texts: Vec<&str> = rows.filter_map(|row| row.split('<').next()).collect();
         let some = [0, 8, 15, 24, 31, 48].map(|place: usize| texts[place]);

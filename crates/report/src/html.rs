@@ -447,7 +447,7 @@ fn figure(out: &mut String, figure: &Figure) {
     out.push_str("</figcaption>\n<div class=\"tools\">");
     out.push_str(&download(&data));
     out.push_str("\n<details><summary>Data as a table</summary>\n");
-    table(out, &figure.in_words());
+    table(out, &figure.in_words(data));
     out.push_str("</details></div>\n");
     let _ = writeln!(out, "<script type=\"application/json\">{}</script>", Chart::of(figure).embedded());
     out.push_str("</figure>\n");

@@ -14,7 +14,7 @@ pub fn files(document: &Document) -> Vec<(String, String)> {
     let blocks = document.sections.iter().flat_map(|section| &section.blocks);
     let tables = blocks.filter_map(|block| match block {
         Block::Table(table) | Block::InWords(table, _) => Some(table.clone()),
-        Block::Figure(figure) => Some(figure.in_words()),
+        Block::Figure(figure) => Some(figure.in_words(figure.data())),
         _ => None,
     });
     let tables = tables.map(|table| (format!("{}.tex", table.name), self::table(&table)));

@@ -219,7 +219,8 @@ impl LiveRedline {
             }
             _ => None,
         };
-        self.check(asked, &live.system.servers[server].name, target, shared.as_ref()).map_err(refused)?;
+        let name = &live.system.servers[server].name;
+        self.check(asked, name, target, shared.as_ref()).map_err(refused)?;
         let away = pool.servers.iter().map(|&holder| &live.system.servers[holder]).find(|one| one.away);
         if let Some(one) = away.filter(|_| !asked.dry_run) {
             return Err(refused(Mistake::new(
@@ -228,7 +229,6 @@ impl LiveRedline {
             )));
         }
         if pool.left_out.contains(&server) && !asked.dry_run {
-            let name = &live.system.servers[server].name;
             return Err(refused(Mistake::new(
                 format!("server {name} is left out because it was slow, or has just come back"),
                 "push it when it has its share again: after `eject_for` and `return_over`",
@@ -243,7 +243,7 @@ impl LiveRedline {
         let mut prepared = PreparedRedline {
             proxy: live.listens_at(),
             pool: pool.name.clone(),
-            server: live.system.servers[server].name.clone(),
+            server: name.clone(),
             shares: live.shares_digest(),
             redline: Redline::new(settings, server, pool.servers.clone(), usual_since, live.kept.at),
             shared,

@@ -147,11 +147,16 @@ fn a_stop_under_load_replies_to_every_request_that_was_accepted() {
     assert!(sum(lost) <= 50, "{lost}");
 }
 
-/// A proxy with this configuration before one scripted server, and the connection of the two.
+/// A proxy with this configuration before scripted servers, and its connections to them.
+fn before_scripts(name: &str, config: &str, servers: &[TcpListener]) -> (Program, Vec<Peer>) {
+    let config = file(name, &format!("connect_timeout = \"60s\"\n{config}"));
+    Program::proxy_before(servers, &["--config", &config])
+}
+
+/// The same before one.
 fn before_a_script(name: &str, config: &str) -> (Program, TcpListener, Peer) {
     let listener = [listen()];
-    let config = file(name, &format!("connect_timeout = \"60s\"\n{config}"));
-    let (proxy, mut servers) = Program::proxy_before(&listener, &["--config", &config]);
+    let (proxy, mut servers) = before_scripts(name, config, &listener);
     let ([listener], Some(server)) = (listener, servers.pop()) else { unreachable!("there is one") };
     (proxy, listener, server)
 }
@@ -181,10 +186,9 @@ fn a_stop_waits_for_a_server_that_stalls_as_long_as_it_is_told_to() {
 fn a_stop_waits_for_the_copies_behind_a_write() {
     for engine in ["engine = \"events\"", "engine = \"threads\"\nworkers = 1"] {
         let config = "timeout = \"1000s\"\nshutdown_limit = \"200ms\"\nwrites = \"async\"";
-        let config = format!("connect_timeout = \"60s\"\n{config}\n{engine}\n");
-        let config = file("copies-at-the-end", &config);
+        let config = format!("{config}\n{engine}\n");
         let listeners = [listen(), listen()];
-        let (proxy, mut servers) = Program::proxy_before(&listeners, &["--config", &config]);
+        let (proxy, mut servers) = before_scripts("copies-at-the-end", &config, &listeners);
         let mut client = proxy.connect();
         client.send(b"set a 0 0 1\r\nx\r\n").unwrap();
         servers[0].expect(b"set a 0 0 1\r\nx\r\n").unwrap();

@@ -5,6 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::support::experiment::json;
 use crate::support::fresh;
 use crate::support::process::{Ended, Program};
 use serde_json::Value;
@@ -91,8 +92,7 @@ fn recorded_runs_become_a_model() {
     for (clients, workers) in configurations {
         let folder = runs.join(format!("{clients:0>2}-{workers}"));
         let result = if clients == "24" { "clients/1.json" } else { "load.json" };
-        let load: Value = serde_json::from_slice(&fs::read(folder.join(result)).unwrap()).unwrap();
-        let seconds = 1.9 * load["seconds"].as_f64().unwrap();
+        let seconds = 1.9 * json(&folder.join(result))["seconds"].as_f64().unwrap();
         let name = format!("127.0.0.1:400{clients:0>2}");
         let busy = format!(r#"[{{"station":"servers","name":"{name}","seconds":{seconds},"cores":2.0}}]"#);
         fs::write(folder.join("cpu.json"), busy).unwrap();

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::support::peer::Peer;
 use crate::support::process::{Port, Program};
-use crate::support::{certificate, file, fresh};
+use crate::support::{certificate, file, fresh, server_tls};
 
 /// A broker with these flags, and where its queues are reached by memcached's protocol.
 fn broker(flags: &[&str]) -> (Program, SocketAddr) {
@@ -73,15 +73,7 @@ fn clients_of_either_protocol_speak_tls_and_strangers_are_turned_away() {
     let flags = ["--tls-certificate", &proxied, "--tls-key", &key, "--tls-client-authorities", &authority];
     let (broker, door) = broker(&flags);
     // The proxy is the client of a server that speaks TLS.
-    let asking = |who: &str| {
-        let config = format!(
-            "connect_timeout = \"60s\"\n[edge]\nserver_tls = {{ authorities = {authority:?}, certificate = {:?}, key = {:?} }}\n",
-            certificate(&format!("{who}.pem")),
-            certificate(&format!("{who}.key"))
-        );
-        file(&format!("doors-{who}"), &config)
-    };
-    let (known, stranger) = (asking("client"), asking("stranger"));
+    let [known, stranger] = ["client", "stranger"].map(|who| file(&format!("doors-{who}"), &server_tls(who)));
     let server = door.to_string();
     let begin = |config: &str| {
         Program::begin(&["proxy", "--listen", "127.0.0.1:0", "--servers", &server, "--config", config])

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use crate::monitoring::{get, value};
 use crate::support::conversation::memcached;
 use crate::support::peer::{Peer, asked};
-use crate::support::process::{Port, Program};
-use crate::support::{TOO_LONG, certificate, file, fresh, test_id, until};
+use crate::support::process::{Port, Program, limited};
+use crate::support::{TOO_LONG, certificate, file, fresh, server_tls, test_id, until};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -83,18 +83,10 @@ fn tls_carries_both_sides_and_strangers_are_turned_away() {
         certificate("authority.pem")
     );
     let inner = proxy("edge-tls-inner", &server.address().to_string(), &listening);
-    let asking = |who: &str| {
-        format!(
-            "connect_timeout = \"60s\"\n[edge]\nserver_tls = {{ authorities = {:?}, certificate = {:?}, key = {:?} }}\n",
-            certificate("authority.pem"),
-            certificate(&format!("{who}.pem")),
-            certificate(&format!("{who}.key"))
-        )
-    };
-    let known = proxy("edge-tls-known", &inner.address().to_string(), &asking("client"));
+    let known = proxy("edge-tls-known", &inner.address().to_string(), &server_tls("client"));
     works(&known);
     assert!(known.stop().success);
-    let mut stranger = outsider("edge-tls-stranger", &inner.address().to_string(), &asking("stranger"));
+    let mut stranger = outsider("edge-tls-stranger", &inner.address().to_string(), &server_tls("stranger"));
     stranger.says_text("is down");
     assert!(stranger.stop().success);
     // Plain bytes are no greeting: the connection ends without any of it being carried out.
@@ -492,10 +484,9 @@ fn threads_that_may_open_no_more_files_say_so() {
     let servers = server.address().to_string();
     // A client takes two of them: the last one may be free for its socket, and none for the other.
     for files in [64, 65] {
-        let mut command = Command::new("sh");
-        let script = format!("ulimit -n {files}; exec \"$@\"");
-        command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_krarup"), "proxy", "--engine", "threads"]);
-        command.args(["--workers", "1", "--listen", "127.0.0.1:0", "--servers", &servers]);
+        let mut command = limited(&format!("-n {files}"));
+        command.args(["proxy", "--engine", "threads", "--workers", "1"]);
+        command.args(["--listen", "127.0.0.1:0", "--servers", &servers]);
         let mut proxy = Program::spawn(command).listening();
         let _clients: Vec<Peer> = (0..files).map(|_| proxy.connect()).collect();
         proxy.says_text("cannot accept clients");
@@ -507,9 +498,8 @@ fn threads_that_may_open_no_more_files_say_so() {
 fn a_server_that_was_restarted_is_connected_to_again_while_clients_wait_for_files() {
     let port = Port::new();
     let (server, servers) = (Program::cache_at(&port), port.address().to_string());
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 64; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_krarup"), "proxy"]);
-    command.args(["--listen", "127.0.0.1:0", "--servers", &servers]);
+    let mut command = limited("-n 64");
+    command.args(["proxy", "--listen", "127.0.0.1:0", "--servers", &servers]);
     let mut proxy = Program::spawn(command).listening();
     let mut clients: Vec<Peer> = (0..70).map(|_| proxy.connect()).collect();
     proxy.says_text("cannot accept clients");

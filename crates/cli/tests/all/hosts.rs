@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::experiment::{LONG, begin, json, place, run, still_runs};
-use crate::support::process::{Program, processes, skipped};
+use crate::support::process::{NOBODY, Program, as_user, processes, skipped};
 use crate::support::{test_id, until};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -162,34 +162,27 @@ fn files_of(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// A user who is not root makes namespaces in a user namespace, with the same results.
 #[test]
 fn hosts_need_no_root_where_users_may_have_namespaces() {
-    const NOBODY: u32 = 65_534;
-    let as_nobody = |program: &str| {
-        let mut command = Command::new("setpriv");
-        command.args([&format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}"), "--clear-groups", program]);
-        command
-    };
-    let root = rustix::process::geteuid().is_root();
-    let mut probe = if root { as_nobody("unshare") } else { Command::new("unshare") };
-    if !probe.args(["-Urnm", "true"]).output().is_ok_and(|output| output.status.success()) {
+    let probe = as_user("unshare").args(["-Urnm", "true"]).output();
+    if !probe.is_ok_and(|output| output.status.success()) {
         return skipped("users may not have namespaces here");
     }
     let mut spec = LINKED.replace("2s", "1s").replace("program = \"cache\"", "program = \"auto\"");
     // Who may have namespaces may not open that device, where it is root's alone.
-    let mut opens = if root { as_nobody("test") } else { Command::new("test") };
-    let may = opens.args(["-w", "/dev/net/tun"]).status().is_ok_and(|status| status.success());
+    let opens = as_user("test").args(["-w", "/dev/net/tun"]).status();
+    let may = opens.is_ok_and(|status| status.success());
     let delayed = taps() && may;
     if delayed {
         spec = spec.replace("count = 2\n", "count = 2\ndelay = \"2ms\"\n");
     }
     let (spec, out) = place("experiment-rootless", &spec);
     let krarup = env!("CARGO_BIN_EXE_krarup");
-    if root {
+    if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(spec.parent().unwrap(), Some(NOBODY), Some(NOBODY)).unwrap();
-        if !as_nobody(krarup).arg("--version").output().is_ok_and(|output| output.status.success()) {
+        if !as_user(krarup).arg("--version").output().is_ok_and(|output| output.status.success()) {
             return skipped(&format!("another user may not run {krarup}"));
         }
     }
-    let mut command = if root { as_nobody(krarup) } else { Command::new(krarup) };
+    let mut command = as_user(krarup);
     command.args(["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap()]);
     let ended = Program::spawn(command).ended_within(LONG);
     assert!(ended.success, "{ended:?}");

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
+use crate::monitoring::get;
 use crate::support::conversation::memcached;
-use crate::support::peer::{Peer, asked};
+use crate::support::peer::Peer;
 use crate::support::process::Program;
 use crate::support::{file, until};
 
@@ -38,9 +39,9 @@ fn load(client: &mut Peer, from: usize) {
 }
 
 fn hot_keys(admin: SocketAddr) -> Value {
-    let told = asked(admin, "GET", "/hotkeys");
-    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
-    serde_json::from_str(told.split_once("\r\n\r\n").unwrap().1).unwrap()
+    let (status, told) = get(admin, "/hotkeys");
+    assert_eq!(status, 200, "{told}");
+    serde_json::from_str(&told).unwrap()
 }
 
 /// The words of a line of `stats hotkeys`.
@@ -96,7 +97,7 @@ fn a_key_with_half_of_the_load_is_the_first_wherever_it_is_told() {
     until("metrics and the screen tell it", || {
         load(&mut clients[0], loaded);
         loaded += 2_000;
-        let metrics = asked(admin, "GET", "/metrics");
+        let (_, metrics) = get(admin, "/metrics");
         let top = Program::begin(&top).ended();
         assert!(top.success, "{top:?}");
         metrics.contains("\nkrarup_hot_key_ratio{pool=\"main\"} 0.") && top.output.contains("hot:00000000")

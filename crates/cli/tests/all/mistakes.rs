@@ -4,10 +4,9 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::support::process::{Ended, Program};
+use crate::support::process::{Ended, Program, limited};
 use crate::support::{file, fresh};
 
 /// What no answer has.
@@ -308,10 +307,8 @@ fn what_the_system_refuses_at_the_start_is_no_mistake_in_words() {
         let mut refused = 0;
         // How many files it has open before depends on what started it.
         for files in 5..=8 {
-            let mut command = Command::new("sh");
-            let script = format!("ulimit -n {files}; exec \"$@\"");
-            command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_krarup")]).args(service);
-            command.args(["--listen", "127.0.0.1:0"]);
+            let mut command = limited(&format!("-n {files}"));
+            command.args(service).args(["--listen", "127.0.0.1:0"]);
             let ended = Program::spawn(command).ended();
             if ["cannot start", "the system refuses"].iter().any(|what| ended.errors.contains(what)) {
                 refused += 1;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use crate::support::peer::{Peer, asked, listen};
-use crate::support::process::{Program, processes, skipped};
+use crate::support::process::{Program, as_user, limited, processes, skipped};
 use crate::support::until;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -49,9 +49,8 @@ fn admin(program: &mut Program) -> SocketAddr {
 fn monitoring_tells_that_no_files_are_left() {
     let server = Program::krarup(&["cache", "--listen", "127.0.0.1:0"]);
     let servers = server.address().to_string();
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 64; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_krarup"), "proxy"]);
-    command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--servers", &servers]);
+    let mut command = limited("-n 64");
+    command.args(["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--servers", &servers]);
     let mut proxy = Program::spawn(command);
     let admin = admin(&mut proxy);
     let mut proxy = proxy.listening();
@@ -79,15 +78,7 @@ fn monitoring_tells_that_no_files_are_left() {
 /// As in a container that may have no more threads.
 #[test]
 fn monitoring_is_answered_where_no_thread_is_given() {
-    // Root is given threads whatever the limit is.
-    let is_root = rustix::process::geteuid().is_root();
-    let as_user = |program: &str| {
-        let mut command = Command::new(if is_root { "setpriv" } else { program });
-        if is_root {
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
-        }
-        command
-    };
+    // Root is given threads whatever the limit is: another user runs it.
     let krarup = env!("CARGO_BIN_EXE_krarup");
     if !as_user(krarup).arg("--version").output().is_ok_and(|output| output.status.success()) {
         return skipped(&format!("another user may not run {krarup}"));

@@ -149,6 +149,15 @@ pub(crate) fn certificate(name: &str) -> String {
     format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
+/// The configuration of a proxy that shows its servers this certificate, and waits for them on a
+/// busy machine.
+pub(crate) fn server_tls(who: &str) -> String {
+    let [shown, key] = ["pem", "key"].map(|ending| certificate(&format!("{who}.{ending}")));
+    let authorities = certificate("authority.pem");
+    let tls = format!("authorities = {authorities:?}, certificate = {shown:?}, key = {key:?}");
+    format!("connect_timeout = \"60s\"\n[edge]\nserver_tls = {{ {tls} }}\n")
+}
+
 /// A file with this text.
 pub(crate) fn file(name: &str, text: &str) -> String {
     let path = fresh(name);

@@ -6,7 +6,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::peer::asked;
+use crate::monitoring::get;
 use crate::support::process::{Ended, Port, Program, skipped};
 use crate::support::terminal::OnTerminal;
 use crate::support::{fresh, until};
@@ -156,9 +156,7 @@ fn clients_are_told_with_what_they_ask_for() {
             client.send(b"get a\r\n").unwrap();
             client.expect(b"END\r\n").unwrap();
         }
-        let told = asked(admin.address(), "GET", "/clients");
-        // A loop that is slow to answer is an error in plain text.
-        report = serde_json::from_str(told.split_once("\r\n\r\n").unwrap().1).unwrap_or_default();
+        report = serde_json::from_str(&get(admin.address(), "/clients").1).unwrap();
         report["clients"][0]["requests_per_s"].as_f64().is_some_and(|rate| rate > 0.0)
     });
     assert_eq!(report["connections"], 1);

@@ -1071,6 +1071,13 @@ count = 2
 flags = ["--rate", "100", "--connections", "$clients"]
 "#;
 
+    /// The same on a testbed that is four times slower, with so many processors of each station.
+    fn scaled(servers: u32, clients: u32) -> String {
+        TWO.replace("[[factor]]", "[scale]\nby = 4\n[[factor]]")
+            .replace("program = \"cache\"", &format!("program = \"cache\"\ncpu = {servers}"))
+            .replace("program = \"load\"", &format!("program = \"load\"\ncpu = {clients}"))
+    }
+
     /// The clients of one attempt of a run of a cell.
     fn clients(text: &str, cell: usize, repetition: u32, attempt: u32) -> LoadClients {
         let spec = Spec::parse(text, "spec.toml").unwrap();
@@ -1104,11 +1111,7 @@ flags = ["--rate", "100", "--connections", "$clients"]
 
     #[test]
     fn what_stores_keys_on_a_slower_testbed_waits_as_much_longer() {
-        let scaled = TWO
-            .replace("[[factor]]", "[scale]\nby = 4\n[[factor]]")
-            .replace("program = \"cache\"", "program = \"cache\"\ncpu = 1")
-            .replace("program = \"load\"", "program = \"load\"\ncpu = 2");
-        let [plain, slower] = [TWO, scaled.as_str()].map(|text| clients(text, 0, 0, 0));
+        let [plain, slower] = [TWO, scaled(1, 2).as_str()].map(|text| clients(text, 0, 0, 0));
         let told = |clients: &LoadClients| clients.populating(vec!["--keys".into(), "100".into()]).join(" ");
         assert_eq!(told(&plain), "--keys 100 --populate-only");
         assert_eq!(told(&slower), "--keys 100 --populate-only --slower 4");
@@ -1301,21 +1304,17 @@ flags = ["--rate", "100", "--connections", "$clients"]
 
     #[test]
     fn a_kind_with_fewer_threads_than_its_machine_has_processors_is_named() {
-        let scaled = TWO
-            .replace("[[factor]]", "[scale]\nby = 4\n[[factor]]")
-            .replace("program = \"cache\"", "program = \"cache\"\ncpu = 2")
-            .replace("program = \"load\"", "program = \"load\"\ncpu = 1");
         let few = |text: &str| {
             let spec = Spec::parse(text, "spec.toml").unwrap();
             with_few_threads(&spec, &Plan::of(&spec).cells)
         };
-        assert_eq!(few(&scaled), [("servers", 1)]);
-        assert_eq!(few(&scaled.replace("cpu = 1", "cpu = 2")), [("servers", 1), ("clients", 1)]);
-        assert!(few(&scaled.replace("cpu = 2", "cpu = 1")).is_empty());
+        assert_eq!(few(&scaled(2, 1)), [("servers", 1)]);
+        assert_eq!(few(&scaled(2, 2)), [("servers", 1), ("clients", 1)]);
+        assert!(few(&scaled(1, 1)).is_empty());
         let two = "program = \"memcached\"\nflags = [\"-t\", \"2\"]";
-        assert!(few(&scaled.replace("program = \"cache\"", two)).is_empty());
+        assert!(few(&scaled(2, 1).replace("program = \"cache\"", two)).is_empty());
         let baseline = "[[scale.baseline]]\nstation = \"servers\"\nlevels = { clients = 1 }\nthroughput = 100\n[[factor]]";
-        assert!(few(&scaled.replace("[[factor]]", baseline)).is_empty());
+        assert!(few(&scaled(2, 1).replace("[[factor]]", baseline)).is_empty());
         assert!(few(TWO).is_empty());
     }
 

@@ -136,14 +136,11 @@ impl Unkept {
         let place = folder.join("monitor");
         match self {
             Self::Here(seen) => {
+                let seen = seen.with_lost(lost);
                 seen.write(&place).map_err(|error| unreadable(&place, &error))?;
                 let spent =
                     seen.spent().into_iter().map(|one| (("here".to_owned(), one.process), one.seconds));
-                let mut watch = seen.watch();
-                if !lost.is_empty() {
-                    watch.lost.extend(lost);
-                    save(&place.join("watch.json"), &watch)?;
-                }
+                let watch = seen.watch();
                 let threads = seen.threads_of_processes();
                 let (seconds, disturbed) = (watch.seconds, watch.disturbed());
                 Ok(Observed { seconds, machines: vec![watch], disturbed, spent: spent.collect(), threads })

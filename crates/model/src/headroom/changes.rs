@@ -577,8 +577,7 @@ mod tests {
         }
         let seen = books.snapshot(Stamp(21_000 * EACH));
         let system = LiveSystem::of(["a", "b"].map(str::to_owned));
-        let seen = CopiesSeen::of(&kept(&seen, &system, Stamp(0), seen.at))?;
-        Ok((seen.awaited + seen.behind) / seen.writes)
+        CopiesSeen::of(&kept(&seen, &system, Stamp(0), seen.at)).map(|seen| seen.each())
     }
 
     #[test]

@@ -56,21 +56,27 @@ pub fn judge_remembering(
     question: &HeadroomQuestion,
     memory: &mut HeadroomMemory,
 ) -> Headroom {
-    let mut answer = with_all_effects(snapshot, system, question, memory);
-    if matches!(answer.verdict, HeadroomVerdict::Proven | HeadroomVerdict::Silent) {
+    let mut answer = with_effects(snapshot, system, question, memory, tells_changes);
+    if !tells_changes(answer.verdict) {
         let why = answer.silent.first().map_or("proven_alone", |why| why.name());
         answer.what_if = changes::withheld(system, &question.changes, why);
     }
     answer
 }
 
-/// The same, where changes have the effects that the model gives them also while it tells nothing
-/// of the system as it is.
-pub(super) fn with_all_effects(
+/// Whether anything is told of changes: not while the model tells nothing of the system as it is.
+const fn tells_changes(verdict: HeadroomVerdict) -> bool {
+    matches!(verdict, HeadroomVerdict::Stated | HeadroomVerdict::Projected)
+}
+
+/// As [`judge_remembering`], where changes have the effects that the model gives them with these
+/// verdicts alone: each is replayed many times.
+pub(super) fn with_effects(
     snapshot: &LiveSnapshot,
     system: &LiveSystem,
     question: &HeadroomQuestion,
     memory: &mut HeadroomMemory,
+    has_effects: fn(HeadroomVerdict) -> bool,
 ) -> Headroom {
     let mut answer = silent(snapshot, question);
     // These need no traffic to be known.
@@ -105,7 +111,7 @@ pub(super) fn with_all_effects(
     let end = Stamp(begin.0 + (kept.span * 1e9) as u64);
     let before: Vec<_> = system.servers.iter().map(|server| memory.of(&server.name, begin)).collect();
     let fitted = Fitted::of(kept, traffic, system, &before, question.seed);
-    tell(&fitted, &mut answer, question);
+    tell(&fitted, &mut answer, question, has_effects);
     for (known, server) in system.servers.iter().zip(&fitted.servers) {
         if let Some(fit) = &server.fit {
             memory.add(&known.name, &fit.contention_now, begin, end);
@@ -261,7 +267,12 @@ fn since_when(snapshot: &LiveSnapshot, system: &LiveSystem) -> (Stamp, bool) {
 // ---- the answer
 // -----------------------------------------------------------------------------------
 
-fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion) {
+fn tell(
+    fitted: &Fitted<'_>,
+    answer: &mut Headroom,
+    question: &HeadroomQuestion,
+    has_effects: fn(HeadroomVerdict) -> bool,
+) {
     let server = fitted.first_server();
     let workers = fitted.workers_full_at(server.map(|(_, rate)| rate));
     let allowances = allowances(fitted);
@@ -287,7 +298,7 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
         Some(None) => return answer.silent.push(Silence::TargetBelowIdle),
         None => (first.full_at, None),
     };
-    let modelled = fitted.interval(&first, capacity, sensitivity, answer.check);
+    let mut modelled = fitted.interval(&first, capacity, sensitivity, answer.check);
     let proven = proven(Some(&first), fitted, question.target)
         .filter(|(_, rate)| !answer.refutes(*rate) && !is_refuted(*rate, fitted, &modelled, answer))
         .map(|(server, rate)| (server, until_others_are_full(rate, &first, fitted, question.target)));
@@ -296,10 +307,9 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     let broke = Broke::of(fitted.system, question.target);
     estimate = estimate.map(|rate| rate.min(broke.most));
     let highest = fitted.traffic.highest().max(shown);
-    let mut of_rates = modelled;
     if estimate.mean <= STATED * highest {
         let sure = SURE * highest;
-        (estimate.low, of_rates.low) = (estimate.low.min(sure), of_rates.low.min(sure));
+        (estimate.low, modelled.low) = (estimate.low.min(sure), modelled.low.min(sure));
     }
     // Whatever else could still be done, what is used up is full.
     let used_up = allowances.iter().filter_map(|one| Some((one, one.full_at()?)));
@@ -314,7 +324,7 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     answer.silent.extend(doubts_of(&estimate, fitted, question.target));
     // What is not known of one server widens the interval, and is no reason to say nothing.
     if let Some((server, rate)) = fitted.first_unknown().filter(|(_, rate)| *rate < first.full_at) {
-        (estimate.low, of_rates.low) = (estimate.low.min(rate), of_rates.low.min(rate));
+        (estimate.low, modelled.low) = (estimate.low.min(rate), modelled.low.min(rate));
         let name = fitted.name_of(server);
         answer.assumes.push(format!("server {name} is not full before {rate:.0}/s: no more is known of it"));
     }
@@ -337,10 +347,11 @@ fn tell(fitted: &Fitted<'_>, answer: &mut Headroom, question: &HeadroomQuestion)
     } else {
         HeadroomVerdict::Projected
     };
-    let (first, allowances) = (&first, allowances.as_slice());
-    let (modelled, capacity, missed) = (of_rates, estimate, broke.most);
-    let from = ChangedFrom { fitted, first, modelled, capacity, missed, allowances };
-    answer.what_if = changes::effects(&from, question);
+    if has_effects(answer.verdict) {
+        let (first, allowances, missed) = (&first, allowances.as_slice(), broke.most);
+        let from = ChangedFrom { fitted, first, modelled, capacity: estimate, missed, allowances };
+        answer.what_if = changes::effects(&from, question);
+    }
 }
 
 impl Headroom {

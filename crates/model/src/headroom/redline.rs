@@ -344,7 +344,7 @@ impl Redline {
         raised
     }
 
-    /// The reads since the last look, of the server and of the other holders.
+    /// The reads that were replied to since then, of the server and of the other holders.
     fn reads(&self, snapshot: &LiveSnapshot, since: Stamp) -> (Vec<Seconds>, Vec<Seconds>) {
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for visit in &snapshot.visits {

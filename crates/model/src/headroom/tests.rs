@@ -73,7 +73,7 @@ fn one() -> LiveSystem {
 
 /// The answer, with what changes do also where nothing is told of the system as it is.
 fn with_effects(seen: &LiveSnapshot, system: &LiveSystem, question: &HeadroomQuestion) -> Headroom {
-    judge::with_all_effects(seen, system, question, &mut HeadroomMemory::default())
+    judge::with_effects(seen, system, question, &mut HeadroomMemory::default(), |_| true)
 }
 
 /// M/M/1: P(R > t) = exp(−(μ − λ) t) of the queue's own part.
@@ -1178,8 +1178,8 @@ fn changes_know_that_a_rate_has_missed_the_target() {
 #[test]
 fn more_traffic_holds_up_to_the_low_end_and_breaks_from_the_high_one() {
     let seen = OneServer::for_a_minute(|_| 400.0).run(3);
-    let capacity = with_effects(&seen, &one(), &asked(20e-3)).capacity_per_s.unwrap();
-    let now = with_effects(&seen, &one(), &asked(20e-3)).traffic.now_per_s;
+    let as_it_is = with_effects(&seen, &one(), &asked(20e-3));
+    let (capacity, now) = (as_it_is.capacity_per_s.unwrap(), as_it_is.traffic.now_per_s);
     let rates = [0.9 * capacity.low, 0.5 * (capacity.low + capacity.mean), 1.2 * capacity.high];
     let changes = rates.map(|rate| HeadroomChange::Traffic(rate / now)).to_vec();
     let found = with_effects(&seen, &one(), &HeadroomQuestion { changes, ..asked(20e-3) }).what_if;

@@ -358,12 +358,12 @@ fn a_sharded_multi_get_goes_by_the_share_that_is_ordered() {
     let client = world.client();
     let until = world.now + Nanos::from_secs(1);
     let push = ReadPush { pool: "main".into(), server: "server-0:1".into(), share: 1.0, until };
-    world.core.push_reads(Some(&push), world.now);
+    world.core.push_reads(Some(&push));
     world.send(client, "get a b c d\r\n");
     assert_eq!((world.asked(0).as_str(), world.asked(1).as_str()), ("get a b c d\r\n", ""));
     world.answer(0, "END\r\n");
     assert_eq!(world.replied(client), "END\r\n");
-    world.core.push_reads(None, world.now);
+    world.core.push_reads(None);
     world.send(client, "get a b c d\r\n");
     assert_eq!((world.asked(0).as_str(), world.asked(1).as_str()), ("get a b\r\n", "get c d\r\n"));
 }

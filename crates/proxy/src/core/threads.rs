@@ -44,11 +44,11 @@ impl Core {
 
     /// Reads that several servers could answer are asked of this one, while it is up. A pool that
     /// reads the primary, or asks each server for a share, does so still.
-    pub fn read_from(&mut self, server: usize, now: Stamp) {
+    pub fn read_from(&mut self, server: usize) {
         let pools = self.routing.pools_mut().iter_mut();
         for pool in pools.filter(|pool| pool.spec().reads != Reads::Primary) {
             if pool.spec().multi_get == MultiGet::Whole {
-                pool.push(Some((ServerId::new(server), 1.0, Stamp(u64::MAX))), now);
+                pool.push(Some((ServerId::new(server), 1.0, Stamp(u64::MAX))));
             }
         }
     }

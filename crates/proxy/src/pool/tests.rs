@@ -103,7 +103,7 @@ fn a_server_is_given_a_set_share_of_the_reads_and_goes_on_level() {
         let spec = PoolSpec { reads, ..PoolSpec::of("main", vec![0, 1, 2]) };
         let mut pool = pool(spec);
         let to_the_second = |pool: &mut Pool| (0..300).filter(|_| one(pool, 1) == Some(1)).count();
-        pool.push(Some((ServerId::new(1), 0.7, Stamp(1))), NOW);
+        pool.push(Some((ServerId::new(1), 0.7, Stamp(1))));
         assert!((209..=211).contains(&to_the_second(&mut pool)), "{reads:?}");
         // A server that was tried, or is down, gets none.
         let holders = pool.servers.clone();
@@ -125,7 +125,7 @@ fn a_reload_ends_a_set_share_and_the_server_goes_on_level() {
     let spec = PoolSpec::of("main", vec![0, 1, 2]);
     let mut pool = pool(spec.clone());
     let to_the_second = |pool: &mut Pool| (0..300).filter(|_| one(pool, 1) == Some(1)).count();
-    pool.push(Some((ServerId::new(1), 0.0, Stamp(1))), NOW);
+    pool.push(Some((ServerId::new(1), 0.0, Stamp(1))));
     assert_eq!(to_the_second(&mut pool), 0);
     pool.become_spec(spec, NOW);
     let share = to_the_second(&mut pool);
@@ -140,9 +140,9 @@ fn a_server_that_comes_back_gets_a_growing_share_whatever_share_is_set() {
     assert_eq!(pool.left_out(NOW, RAMP).collect::<Vec<_>>(), [server]);
     assert_eq!(pool.left_out(NOW + RAMP, RAMP).count(), 0, "of a loop that reads nothing, too");
     let to_the_first = |pool: &mut Pool| (0..100).filter(|_| one(pool, 1) == Some(0)).count();
-    pool.push(Some((server, 0.9, Stamp(1))), NOW);
+    pool.push(Some((server, 0.9, Stamp(1))));
     assert_eq!(to_the_first(&mut pool), 0, "it is back since now");
-    pool.push(None, NOW);
+    pool.push(None);
     assert_eq!(to_the_first(&mut pool), 0, "the end of a set share does not change that");
 }
 
@@ -270,8 +270,8 @@ fn a_change_is_known_for_a_span_and_too_many_are_a_change_of_every_key() {
 fn a_set_share_of_the_reads_makes_no_server_new() {
     let mut pool = all_up(2);
     let later = Stamp(100_000_000_000);
-    pool.push(Some((ServerId::new(0), 0.5, later)), NOW);
-    pool.push(None, later);
+    pool.push(Some((ServerId::new(0), 0.5, later)));
+    pool.push(None);
     assert!(!pool.is_newly_up(ServerId::new(0), 90, later));
     pool.went_down(ServerId::new(0), true);
     pool.server_up(ServerId::new(0), later, false);

@@ -74,9 +74,7 @@ impl Driver {
     pub(crate) fn open(&mut self) {
         self.accepting = Accepting::Yes;
         self.changed = true;
-        for entrance in 0..self.entrances.len() {
-            self.open_entrance(entrance);
-        }
+        self.open_entrances();
     }
 
     /// Takes no descriptor but for datagrams: with the last one a client may have connected.
@@ -99,8 +97,8 @@ impl Driver {
         });
     }
 
-    /// The same once more where the system refused.
-    pub(super) fn open_refused(&mut self) {
+    /// The same for each that is not open: all at first, then those that the system refused.
+    pub(super) fn open_entrances(&mut self) {
         for entrance in 0..self.entrances.len() {
             if !self.entrances[entrance].opened {
                 self.open_entrance(entrance);

@@ -363,7 +363,7 @@ impl Driver {
         }
         if self.unaccepted {
             self.accept(service);
-            self.open_refused();
+            self.open_entrances();
         }
         self.listen_to_lingering(now);
     }

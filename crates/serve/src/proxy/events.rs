@@ -503,7 +503,7 @@ impl<N: FnMut(ProxyNotice)> Engine<N> {
     fn publish_live(&mut self) {
         self.live.publish(|| {
             let now = self.clock.now();
-            self.core.push_reads(self.orders.push().as_ref(), now);
+            self.core.push_reads(self.orders.push().as_ref());
             if let Some(workers) = self.orders.workers() {
                 self.core.set_workers(workers, now);
             }

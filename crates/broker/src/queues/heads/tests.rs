@@ -557,12 +557,7 @@ fn a_tube_of_which_nothing_is_in_memory_is_read_when_its_messages_are_to_expire(
 fn the_oldest_message_is_known_of_a_tube_of_which_nothing_is_in_memory() {
     let mut before = Stored::new(None);
     let client = enter(&mut before.queues, 0);
-    for _ in 0..5 {
-        let put = Put { tube: Some("one"), priority: 2_000, ttr: 1, body: b"x", ..Put::default() };
-        before.request(client, &Request::Put(put), Stamp(0));
-    }
-    before.begin_to_write();
-    before.is_written(Stamp(0));
+    (0..5).for_each(|_| before.put(client, "one", 2_000, 1));
     let mut table = before.table;
     let later = Stamp(Nanos::from_secs(100).0);
     for (bytes, age, outside) in [(1 << 20, Some(Nanos::from_secs(100)), 3), (0, None, 5)] {

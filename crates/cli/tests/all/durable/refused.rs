@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use crate::durable::cluster::Cluster;
-use crate::durable::shards::admin;
+use crate::durable::shards::broker_with_admin;
 use crate::durable::{MODES, broker, full_disk, of_heads, say};
 use crate::support::peer::{Peer, asked};
 use crate::support::process::{Ended, Program, skipped};
@@ -135,10 +135,7 @@ pub(crate) fn a_right_that_is_missing_is_told(cluster: &Cluster, mode: &str) {
     cluster.sql("postgres", &format!("CREATE ROLE {user} LOGIN"));
     cluster.sql("postgres", &format!("CREATE DATABASE {name} OWNER {user}"));
     let store = cluster.at(&name).replace("user=krarup", &format!("user={user}"));
-    let begin = ["broker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--mode", mode];
-    let mut broker = Program::begin(&[&begin[..], &["--store", &store]].concat());
-    let admin = admin(&mut broker);
-    let mut broker = broker.listening();
+    let (mut broker, admin) = broker_with_admin(&store, mode);
     let mut peer = broker.connect();
     say(&mut peer, PUT, "INSERTED 1\r\n");
     for (table, request, refused, done) in
@@ -289,10 +286,7 @@ pub(crate) fn clients_are_served_where_the_archive_cannot_be_cleared(cluster: &C
 pub(crate) fn a_database_that_hangs_takes_nothing_until_it_answers(cluster: &Cluster) {
     let mut hung = MODES.map(|mode| {
         let name = format!("hangs_{mode}");
-        let begin = ["broker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--mode", mode];
-        let mut broker = Program::begin(&[&begin[..], &["--store", &cluster.database(&name)]].concat());
-        let admin = admin(&mut broker);
-        let broker = broker.listening();
+        let (broker, admin) = broker_with_admin(&cluster.database(&name), mode);
         let mut peer = broker.connect();
         say(&mut peer, PUT, "INSERTED 1\r\n");
         let held = "BEGIN; LOCK TABLE krarup.message; SELECT pg_sleep(600)";

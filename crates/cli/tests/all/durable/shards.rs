@@ -511,6 +511,14 @@ pub(crate) fn admin(broker: &mut Program) -> SocketAddr {
     broker.says(|line| line.strip_prefix("metrics on http://")?.trim().strip_suffix("/metrics")?.parse().ok())
 }
 
+/// A broker in this mode, and its admin address.
+pub(crate) fn broker_with_admin(store: &str, mode: &str) -> (Program, SocketAddr) {
+    let begin = ["broker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--mode", mode];
+    let mut broker = Program::begin(&[&begin[..], &["--store", store]].concat());
+    let admin = admin(&mut broker);
+    (broker.listening(), admin)
+}
+
 /// Through a file and by TLS, and what was measured is kept.
 pub(crate) fn clients_come_by_every_door(cluster: &Cluster) {
     let name = "shards_doors";

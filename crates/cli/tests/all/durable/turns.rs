@@ -4,10 +4,9 @@
 use crate::broker::data;
 use crate::durable::cluster::Cluster;
 use crate::durable::counts::told;
-use crate::durable::shards::admin;
+use crate::durable::shards::broker_with_admin;
 use crate::durable::{broker, say};
 use crate::support::peer::asked;
-use crate::support::process::Program;
 use crate::support::until;
 
 /// What a client sends while it waits is carried out when it was answered.
@@ -81,10 +80,7 @@ fn insert_of_each_state(cluster: &Cluster, name: &str, count: u32) {
 pub(crate) fn what_is_about_many_messages_goes_in_parts(cluster: &Cluster, mode: &str) {
     let name = format!("parts_{mode}");
     let store = cluster.database(&name);
-    let begin = ["broker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--mode", mode];
-    let mut broker = Program::begin(&[&begin[..], &["--store", &store]].concat());
-    let admin = admin(&mut broker);
-    let broker = broker.listening();
+    let (broker, admin) = broker_with_admin(&store, mode);
     insert_of_each_state(cluster, &name, 3_500);
     cancel_above(cluster, &name, 3_000);
     for (event, rows) in [("UPDATE", "NEW"), ("DELETE", "OLD")] {

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, geteuid, kill_process, waitid};
 use socket2::{Domain, Socket, Type};
 
 use super::peer::{Peer, greet};
@@ -159,8 +159,9 @@ impl Program {
             arguments.extend(["--listen", "127.0.0.1:0"]);
         }
         // A server on a busy machine may take seconds to greet.
-        let patient = file("patient", "connect_timeout = \"30s\"");
+        let patient;
         if !flags.contains(&"--config") {
+            patient = file("patient", "connect_timeout = \"30s\"");
             arguments.extend(["--config", &patient]);
         }
         arguments.extend(flags);
@@ -182,9 +183,8 @@ impl Program {
     /// Starts our proxy as a process that may have no more than so many files open unless it asks
     /// for more.
     pub(crate) fn proxy_limited(files: u32, servers: &[SocketAddr]) -> Self {
-        let mut command = Command::new("sh");
-        let script = format!("ulimit -S -n {files}; exec \"$@\"");
-        command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_krarup"), "proxy", "--listen", "127.0.0.1:0"]);
+        let mut command = limited(&format!("-S -n {files}"));
+        command.args(["proxy", "--listen", "127.0.0.1:0"]);
         command.args(servers.iter().flat_map(|server| ["--servers".to_owned(), server.to_string()]));
         Self::spawn(command).listening()
     }
@@ -320,6 +320,27 @@ impl Drop for Program {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Our own binary under a limit, as `ulimit` is told it.
+pub(crate) fn limited(limit: &str) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit {limit}; exec \"$@\"");
+    command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_krarup")]);
+    command
+}
+
+/// The number of the user who owns nothing.
+pub(crate) const NOBODY: u32 = 65_534;
+
+/// A program as a user who is not root: where root runs the tests, as [`NOBODY`].
+pub(crate) fn as_user(program: &str) -> Command {
+    if !geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args([&format!("--reuid={NOBODY}"), &format!("--regid={NOBODY}"), "--clear-groups", program]);
+    command
 }
 
 /// Says that a test is left out, and why, also where output is captured: `scripts/total` counts

@@ -580,7 +580,7 @@ fn reads_that_any_server_may_answer_have_its_queues_in_turn_and_are_asked_where_
     let queues = [0, 1, 2].map(|turn| world.core.choose_queue(0, b"get a\r\n", turn));
     assert_eq!(queues, [0, 1, 0].map(QueueChoice::Read));
     assert_eq!(world.core.choose_queue(0, b"delete a\r\n", 1), QueueChoice::Write(0));
-    world.core.read_from(1, world.now);
+    world.core.read_from(1);
     let client = world.client();
     for _ in 0..3 {
         world.send(client, "get a\r\n");
@@ -591,7 +591,7 @@ fn reads_that_any_server_may_answer_have_its_queues_in_turn_and_are_asked_where_
     world.send(client, "get a\r\n");
     assert_eq!(world.asked(0), "get a\r\n");
     let mut primary = one_pool(PoolSpec { reads: Reads::Primary, ..PoolSpec::of("main", vec![0, 1]) });
-    primary.core.read_from(1, primary.now);
+    primary.core.read_from(1);
     assert_eq!(primary.core.choose_queue(0, b"get a\r\n", 1), QueueChoice::Read(0));
     let client = primary.client();
     primary.send(client, "get a\r\n");

@@ -267,7 +267,7 @@ impl BeanstalkSession<'_> {
         }
         for place in &mut self.looking {
             let Some((owner, state)) = place else { continue };
-            if *state == AwaitState::Ended || !is_readable(owner) {
+            if *state == AwaitState::Ended {
                 continue;
             }
             match owner.read().and_then(|()| owner.here()) {
@@ -390,18 +390,10 @@ impl BeanstalkSession<'_> {
     }
 }
 
-/// Whether there is something to be read from an owner.
-fn is_readable(owner: &OwnerConnection) -> bool {
-    wait(&[owner.stream()], None, Duration::ZERO) == Woken::Some
-}
-
 /// Whether an owner has answered both what it was asked to tell and what ended that. One that does
 /// not end a wait so has not.
 fn has_left_off(owner: &mut OwnerConnection) -> bool {
-    if is_readable(owner) && owner.read().is_err() {
-        return false;
-    }
-    (0..2).all(|_| matches!(owner.here(), Ok(Some(answer)) if answer != MOVED))
+    owner.read().is_ok() && (0..2).all(|_| matches!(owner.here(), Ok(Some(answer)) if answer != MOVED))
 }
 
 /// A request for messages.

@@ -91,6 +91,14 @@ fn front_with(protocol: Protocol, shards: u32, settings: FrontSettings) -> (Fron
     (front.unwrap(), owners)
 }
 
+/// Before one shard that has its owner.
+fn front_of_one(protocol: Protocol, settings: FrontSettings) -> (Front, Arc<Owners>, Played) {
+    let (front, owners) = front_with(protocol, 1, settings);
+    let owner = Played::new();
+    owners.set(0, owner.at(1));
+    (front, owners, owner)
+}
+
 /// Before two shards, each of which has its owner.
 fn front_of_two(settings: FrontSettings) -> (Front, [Played; 2]) {
     let (front, owners) = front_with(Protocol::Beanstalkd, 2, settings);
@@ -194,9 +202,7 @@ fn long_answers_leave_before_more_is_asked() {
         (Protocol::Memcached, ["get a\r\n", "get b\r\n"], "VALUE a 0", "END\r\n"),
     ] {
         let told = format!("{told} {MOST_UNSENT}\r\n{body}\r\n{end}");
-        let (front, owners) = front(protocol, 1);
-        let owner = Played::new();
-        owners.set(0, owner.at(1));
+        let (front, _, owner) = front_of_one(protocol, settings());
         let mut it = client(&front);
         it.say(&asked.concat());
         let mut line = owner.accept();
@@ -299,9 +305,7 @@ fn a_client_that_hangs_up_behind_its_requests_keeps_what_it_takes() {
     ];
     let dialogues = [(Protocol::Beanstalkd, of_beanstalkd), (Protocol::Memcached, of_memcached)];
     for (protocol, dialogue) in dialogues {
-        let (front, owners) = front(protocol, 1);
-        let owner = Played::new();
-        owners.set(0, owner.at(1));
+        let (front, _, owner) = front_of_one(protocol, settings());
         let mut it = client(&front);
         it.say(&dialogue.map(|(said, ..)| said).concat());
         let mut line = owner.accept();
@@ -319,9 +323,7 @@ fn a_client_that_hangs_up_behind_its_requests_keeps_what_it_takes() {
 /// has closed it would be untrue.
 #[test]
 fn what_is_taken_for_a_client_that_hangs_up_while_it_waits_is_not_closed() {
-    let (front, owners) = front(Protocol::Memcached, 1);
-    let owner = Played::new();
-    owners.set(0, owner.at(1));
+    let (front, _, owner) = front_of_one(Protocol::Memcached, settings());
     let mut it = client(&front);
     it.say("get q/t=3600000/open\r\nget q/close\r\n");
     let mut line = owner.accept();
@@ -356,9 +358,7 @@ fn what_is_answered_waits_for_no_shard_without_an_owner() {
 
 #[test]
 fn a_get_of_which_one_key_pops_is_not_carried_out_twice() {
-    let (front, owners) = front(Protocol::Memcached, 1);
-    let owner = Played::new();
-    owners.set(0, owner.at(1));
+    let (front, owners, owner) = front_of_one(Protocol::Memcached, settings());
     let mut it = client(&front);
     it.say("get q/peek q\r\n");
     let mut line = owner.accept();
@@ -407,9 +407,7 @@ fn with_secret() -> FrontSettings {
 #[test]
 fn a_login_without_an_answer_is_one_however_its_line_is_written() {
     for end in ["\r\n", " \r\n", "\n"] {
-        let (front, owners) = front_with(Protocol::Memcached, 1, with_secret());
-        let owner = Played::new();
-        owners.set(0, owner.at(1));
+        let (front, _, owner) = front_of_one(Protocol::Memcached, with_secret());
         let mut it = client(&front);
         it.say(&format!("set a 0 0 6 noreply{end}x hush\r\nversion\r\n"));
         let mut line = owner.accept();
@@ -423,9 +421,7 @@ fn a_login_without_an_answer_is_one_however_its_line_is_written() {
 
 #[test]
 fn before_the_login_each_request_is_refused_in_its_place() {
-    let (front, owners) = front_with(Protocol::Memcached, 1, with_secret());
-    let owner = Played::new();
-    owners.set(0, owner.at(1));
+    let (front, _, owner) = front_of_one(Protocol::Memcached, with_secret());
     let mut it = client(&front);
     let requests = ["verbosity 1 noreply", "delete q noreply", "stats", "get q", "flush q"];
     requests.iter().for_each(|request| it.say(&format!("{request}\r\n")));
@@ -463,9 +459,7 @@ fn a_third_wrong_secret_is_the_last_request() {
         (Protocol::Beanstalkd, "login x wrong\r\n", "NOT_LOGGED_IN\r\n"),
         (Protocol::Memcached, "set a 0 0 7\r\nx wrong\r\n", "CLIENT_ERROR authentication failure\r\n"),
     ] {
-        let (front, owners) = front_with(protocol, 1, with_secret());
-        let owner = Played::new();
-        owners.set(0, owner.at(1));
+        let (front, _, owner) = front_of_one(protocol, with_secret());
         let mut it = client(&front);
         it.say(&login.repeat(3));
         let mut line = owner.accept();
@@ -519,9 +513,7 @@ fn client_that_says(said: &str, of: &Front) -> Line {
 #[test]
 fn a_client_may_be_silent_as_long_as_it_holds_a_message() {
     let idle = Nanos::from_millis(1);
-    let (front, owners) = front_with(Protocol::Beanstalkd, 1, FrontSettings { idle, ..settings() });
-    let owner = Played::new();
-    owners.set(0, owner.at(1));
+    let (front, _, owner) = front_of_one(Protocol::Beanstalkd, FrontSettings { idle, ..settings() });
     let mut it = client_that_says("reserve-with-timeout 0\r\n", &front);
     let mut line = owner.accept();
     line.hears("reserve-with-timeout 0\r\n");

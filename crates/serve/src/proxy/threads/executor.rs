@@ -78,7 +78,7 @@ impl Executor {
 
     /// A reader of this server: what several could answer is asked of it, while it is up.
     pub(super) fn reading_from(mut self, server: usize) -> Self {
-        self.core.read_from(server, self.clock.now());
+        self.core.read_from(server);
         self
     }
 
