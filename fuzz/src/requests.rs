@@ -1,6 +1,6 @@
 //! Requests: what is read was there, what is written reads back, and no cut matters.
 
-use krarup_memcache::request::{self, LONGEST_NAME, MetaCommand, Refusal, Request};
+use krarup_memcache::request::{self, LONGEST_NAME, Meta, MetaCommand, Refusal, Request, StorageRequest};
 use krarup_memcache::{Limits, Parsed, write};
 
 /// The first byte chooses the limits, the rest is what a client sends.
@@ -54,22 +54,29 @@ fn within(message: &Request<'_>, limits: &Limits) {
 
 /// A request written for a server is the same request, and asks for an answer.
 fn reads_back(message: &Request<'_>, limits: &Limits) {
-    let mut out = Vec::new();
+    let (mut out, mut anew) = (Vec::new(), Vec::new());
     match message {
         Request::Retrieve(retrieve) => {
             write::retrieve(&mut out, retrieve.command, retrieve.exptime, retrieve.keys.iter());
         }
-        Request::Store(store) => write::store(&mut out, store),
+        Request::Store(store) => {
+            write::store(&mut out, store);
+            write::store(&mut anew, &StorageRequest { verbatim: None, ..store.clone() });
+        }
         Request::Delete { key, .. } => write::delete(&mut out, key),
         Request::Arithmetic { command, key, delta, .. } => write::arithmetic(&mut out, *command, key, *delta),
         Request::Touch { key, exptime, .. } => write::touch(&mut out, key, *exptime),
         Request::FlushAll { delay, .. } => write::flush_all(&mut out, *delay),
         Request::Verbosity { level, .. } => write::verbosity(&mut out, *level),
-        Request::Meta(meta) => write::meta(&mut out, meta),
+        Request::Meta(meta) => {
+            write::meta(&mut out, meta);
+            write::meta(&mut anew, &Meta { verbatim: None, ..meta.clone() });
+        }
         Request::NoOp | Request::Stats { .. } | Request::Version | Request::Quit => return,
     }
+    assert!(anew.is_empty() || anew == out, "`{}` is sent as it is", out.escape_ascii());
     // A line may grow when it is written anew (a sign, `bget`): a server has its own limits.
-    let limits = Limits { line: 4_096, retrieval_line: 1 << 21, ..*limits };
+    let limits = Limits { line: usize::MAX, ..*limits };
     let Parsed::Complete { message: read, used } = request::parse(&out, &limits) else {
         panic!("`{}` is no request any more", out.escape_ascii());
     };

@@ -5,6 +5,8 @@ use std::fmt;
 use krarup_units::text;
 use serde::{Deserialize, Serialize};
 
+use crate::outcomes::OutcomeShares;
+
 /// Why two sets may not be comparable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -36,7 +38,16 @@ pub enum Caution {
     Failures {
         /// How many cells these are.
         cells: u64,
-        /// The share of their requests that failed, of the base.
+        /// The mean share of their requests that failed, of the base.
+        base: f64,
+        /// The same of the other.
+        other: f64,
+    },
+    /// Of some cells another share of the keys was found on the other side.
+    Misses {
+        /// How many cells these are.
+        cells: u64,
+        /// The mean share of their keys that was found, of the base.
         base: f64,
         /// The same of the other.
         other: f64,
@@ -57,6 +68,18 @@ pub enum Caution {
         /// How many there are.
         comparisons: u64,
     },
+}
+
+impl Caution {
+    /// Of the shares that failed; none where they are alike.
+    pub fn of_failures(shares: &[OutcomeShares]) -> Option<Self> {
+        OutcomeShares::means(shares).map(|(cells, base, other)| Self::Failures { cells, base, other })
+    }
+
+    /// Of the shares of keys that were found; none where they are alike.
+    pub fn of_hits(shares: &[OutcomeShares]) -> Option<Self> {
+        OutcomeShares::means(shares).map(|(cells, base, other)| Self::Misses { cells, base, other })
+    }
 }
 
 impl fmt::Display for Caution {
@@ -80,7 +103,13 @@ impl fmt::Display for Caution {
             ),
             Self::Failures { cells, base, other } => write!(
                 f,
-                "Cells of which another share of the requests fails: {cells}; of them it was {} %, and is {} %. What fails counts as throughput, and a refusal is quick.",
+                "Cells of which another share of the requests fails: {cells}; in the mean it was {} %, and is {} %. What fails may count as throughput, and a refusal is quick.",
+                text::three_digits(base * 100.0),
+                text::three_digits(other * 100.0)
+            ),
+            Self::Misses { cells, base, other } => write!(
+                f,
+                "Cells of which another share of the keys is found: {cells}; in the mean it was {} %, and is {} %. A miss counts as throughput, and is quicker than a value.",
                 text::three_digits(base * 100.0),
                 text::three_digits(other * 100.0)
             ),

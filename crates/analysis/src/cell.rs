@@ -201,6 +201,13 @@ pub struct RunWindows {
     pub response_times: Option<ResponseCourse>,
 }
 
+impl Cell {
+    /// The level of a factor; none where the experiment does not have it.
+    pub(crate) fn level(&self, factor: &str) -> Option<&str> {
+        self.factors.iter().find(|(name, _)| name == factor).map(|(_, level)| level.as_str())
+    }
+}
+
 impl ProcessLoad {
     /// Utilization U: the share of what it could use that it used. Clocks that are read a moment
     /// apart make no more than all of it.

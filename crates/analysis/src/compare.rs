@@ -1,11 +1,11 @@
 //! Two sets of results side by side: what changed in each cell and over all of them, and where the
 //! data cannot say.
 //!
-//! Cells are paired by their levels. Within a cell the runs of both sides are independent samples,
-//! so their means are compared by Welch's interval; over all cells, the pairs belong together, so
-//! the mean of the ratios' logarithms has Student's interval (Jain 1991, §13.4); where only one
-//! cell has a ratio, its own interval counts. **A difference whose interval covers 0, or whose
-//! ratio's covers 1, is no difference**: nothing is said to be faster then.
+//! Cells are paired by their levels ([`crate::pairs`]). Within a cell the runs of both sides are
+//! independent samples, so their means are compared by Welch's interval; over all cells, the pairs
+//! belong together, so the mean of the ratios' logarithms has Student's interval (Jain 1991,
+//! §13.4); where only one cell has a ratio, its own interval counts. **A difference whose interval
+//! covers 0, or whose ratio's covers 1, is no difference**: nothing is said to be faster then.
 //!
 //! **Sessions.** All trials of a directory were run in one session: the same boot, the same
 //! neighbours, the same place in memory. What a session does to all of its trials alike is in every
@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
 use crate::caution::Caution;
 use crate::cell::Cell;
 use crate::change::{Conclusion, Measure, MeasureChange, Sessions, around, between, direction, verdict};
+use crate::outcomes::OutcomeShares;
+use crate::pairs::{other_levels, pairs, partner};
 use crate::results::Results;
 use crate::trial::CellLevels;
 
@@ -140,31 +142,29 @@ fn over_all(
 /// Up to so many comparisons chance misleads no reader.
 const FEW: u64 = 10;
 
-/// Shares of failed requests that differ by no more than this are alike.
-const ALIKE: f64 = 0.01;
-
-/// The share of the requests of these cells that failed: of their completed ones, unless more were
-/// given up outside of the measured part.
-fn failed_share<'a>(cells: impl Iterator<Item = &'a Cell>) -> f64 {
-    let (failed, all) = cells
-        .fold((0, 0), |(failed, all), cell| (failed + cell.errors, all + cell.completed.max(cell.errors)));
-    if all == 0 { 0.0 } else { failed as f64 / all as f64 }
+/// The share of the requests of a cell that failed: of its completed ones, unless more were given
+/// up outside of the measured part.
+fn failed_share(cell: &Cell) -> f64 {
+    let all = cell.completed.max(cell.errors);
+    if all == 0 { 0.0 } else { cell.errors as f64 / all as f64 }
 }
 
-/// By how much a larger share of the requests of a cell failed on the other side.
-fn failing_more((base, other): (&Cell, &Cell)) -> f64 {
-    failed_share(std::iter::once(other)) - failed_share(std::iter::once(base))
+/// The cells of which another share of the requests failed in `other` than in `base`. Where more
+/// fail they keep no limit: what fails counts as throughput, and a refusal is quick.
+pub fn failures(base: &Results, other: &Results) -> Vec<OutcomeShares> {
+    let share = |(before, after): (&Cell, &Cell)| {
+        OutcomeShares::of(before.levels.in_words(), failed_share(before), failed_share(after))
+    };
+    pairs(base, other).filter_map(share).collect()
 }
 
-/// The cells of both sides.
-fn pairs<'a>(base: &'a Results, other: &'a Results) -> impl Iterator<Item = (&'a Cell, &'a Cell)> + Clone {
-    base.cells.iter().filter_map(move |cell| Some((cell, other.cell(&cell.levels)?)))
-}
-
-/// The cells of which a larger share of the requests failed in `other` than in `base`: as what
-/// fails counts as throughput, and a refusal is quick, they keep no limit.
-pub fn cells_failing_more<'a>(base: &'a Results, other: &'a Results) -> impl Iterator<Item = &'a CellLevels> {
-    pairs(base, other).filter(|pair| failing_more(*pair) > ALIKE).map(|(base, _)| &base.levels)
+/// The cells of which another share of the keys was found in `other` than in `base`. Where fewer
+/// are found they keep no limit: a miss counts as throughput, and is quicker than a value.
+pub fn hit_ratios(base: &Results, other: &Results) -> Vec<OutcomeShares> {
+    let share = |(before, after): (&Cell, &Cell)| {
+        OutcomeShares::of(before.levels.in_words(), before.hit_ratio?, after.hit_ratio?)
+    };
+    pairs(base, other).filter_map(share).collect()
 }
 
 fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Caution> {
@@ -203,8 +203,11 @@ fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Cautio
             }
         }
     }
+    for (factor, base, other) in other_levels(base, other) {
+        differ(&format!("the factor {factor}"), base, other);
+    }
     let alone = |one: &Results, two: &Results| {
-        one.cells.iter().filter(|cell| two.cell(&cell.levels).is_none()).count() as u64
+        one.cells.iter().filter(|&cell| partner((one, cell), two).is_none()).count() as u64
     };
     let (only_base, only_other) = (alone(base, other), alone(other, base));
     if only_base + only_other > 0 {
@@ -214,15 +217,8 @@ fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Cautio
     if wrong_there + wrong_here > 0 {
         cautions.push(Caution::Concerns { base: wrong_there, other: wrong_here });
     }
-    let differ = pairs(base, other).filter(|pair| failing_more(*pair).abs() > ALIKE);
-    let number = differ.clone().count() as u64;
-    if number > 0 {
-        cautions.push(Caution::Failures {
-            cells: number,
-            base: failed_share(differ.clone().map(|(base, _)| base)),
-            other: failed_share(differ.map(|(_, other)| other)),
-        });
-    }
+    cautions.extend(Caution::of_failures(&failures(base, other)));
+    cautions.extend(Caution::of_hits(&hit_ratios(base, other)));
     if base.ended_early || other.ended_early {
         cautions.push(Caution::EndedEarly);
     }
@@ -512,7 +508,7 @@ pub(crate) mod tests {
         };
         assert!((0.05..0.06).contains(&spread), "{spread}");
         let limit = ["throughput < -5%".parse().unwrap()];
-        let answers = crate::regression::judge_results(&limit, (&base, &other), &found, 0.8).unwrap();
+        let answers = crate::regression::judge_results(&limit, (&base, &other), 0.8).unwrap();
         assert_eq!(
             (answers[0].verdict, answers[0].more),
             (RegressionVerdict::NoConclusion, Some(MoreRepetitions::Sessions))
@@ -586,13 +582,30 @@ pub(crate) mod tests {
         let half = Caution::Failures { cells: 1, base: 0.0, other: 0.5 };
         assert_eq!(found(&base, &other), Some(half.clone()));
         assert!(half.to_string().contains("it was 0.00 %, and is 50.0 %"), "{half}");
-        let named: Vec<&CellLevels> = cells_failing_more(&base, &other).collect();
-        assert_eq!(named, [&base.cells[1].levels]);
-        // The other way around it is told, too, and no reason against a limit.
+        let named = OutcomeShares { cell: "read, 8 clients".into(), base: 0.0, other: 0.5 };
+        assert_eq!(failures(&base, &other), [named]);
+        // The other way around it is told, too.
         assert_eq!(found(&other, &base), Some(Caution::Failures { cells: 1, base: 0.5, other: 0.0 }));
-        assert_eq!(cells_failing_more(&other, &base).count(), 0);
         let few = failing(9);
-        assert_eq!((found(&base, &few), cells_failing_more(&base, &few).count()), (None, 0));
+        assert_eq!((found(&base, &few), failures(&base, &few)), (None, Vec::new()));
+    }
+
+    /// Half of the reads go to a server that does not have the keys.
+    #[test]
+    fn a_side_that_finds_fewer_keys_is_told_and_named_for_a_gate() {
+        let base = results(&[1_000.0, 1_010.0, 990.0]);
+        let mut other = results(&[1_400.0, 1_414.0, 1_386.0]);
+        other.cells[1].hit_ratio = Some(0.5);
+        for (one, two, before, after) in [(&base, &other, 1.0, 0.5), (&other, &base, 0.5, 1.0)] {
+            let named = OutcomeShares { cell: "read, 8 clients".into(), base: before, other: after };
+            assert_eq!(hit_ratios(one, two), [named]);
+            let caution = Caution::Misses { cells: 1, base: before, other: after };
+            assert!(compare(("a", one), ("b", two)).cautions.contains(&caution), "{caution}");
+        }
+        other.cells[1].hit_ratio = Some(0.995);
+        assert_eq!(hit_ratios(&base, &other), []);
+        other.cells[1].hit_ratio = None;
+        assert_eq!(hit_ratios(&base, &other), [], "no key was read");
     }
 
     #[test]

@@ -5,40 +5,42 @@ use crate::cell::Cell;
 use crate::change::{Measure, Sessions, adjust, tested};
 use crate::compare::compare;
 use crate::history::{CellHistory, History, HistoryChange, HistoryRun};
+use crate::pairs::{is_same, partner};
 use crate::quantity::Quantity;
 use crate::results::Results;
-use crate::trial::CellLevels;
 
 /// The history of these results, each with its name, in whatever order.
 pub fn history(mut runs: Vec<(String, &Results)>) -> History {
     // Text as `2026-11-25 01:03:10 UTC` has the order of the times.
     runs.sort_by(|one, other| one.1.environment.started.cmp(&other.1.environment.started));
-    let mut levels: Vec<&CellLevels> = Vec::new();
-    for cell in runs.iter().rev().flat_map(|(_, results)| &results.cells) {
-        if !levels.contains(&&cell.levels) {
-            levels.push(&cell.levels);
+    let mut cells: Vec<(&Results, &Cell)> = Vec::new();
+    for results in runs.iter().rev().map(|(_, results)| *results) {
+        for cell in &results.cells {
+            if !cells.iter().any(|known| is_same(*known, (results, cell))) {
+                cells.push((results, cell));
+            }
         }
     }
-    let mut changes: Vec<HistoryChange> = levels.iter().flat_map(|levels| of_cell(&runs, levels)).collect();
+    let mut changes: Vec<HistoryChange> = cells.iter().flat_map(|cell| of_cell(&runs, *cell)).collect();
     adjust(&mut changes.iter_mut().map(|one| (&mut one.change, &mut one.p_value)).collect::<Vec<_>>());
     let run = |(name, results): &(String, &Results)| HistoryRun {
         name: name.clone(),
         started: results.environment.started.clone(),
         cells: results.cells.len() as u64,
         warnings: results.faults(),
-        lacks: levels
+        lacks: cells
             .iter()
-            .filter(|levels| results.cell(levels).is_none())
-            .map(|one| (*one).clone())
+            .filter(|known| partner(**known, results).is_none())
+            .map(|(_, cell)| cell.levels.clone())
             .collect(),
     };
-    let cell = |levels: &&CellLevels| CellHistory {
-        levels: (*levels).clone(),
-        values: runs.iter().map(|(_, results)| results.cell(levels).map(measures)).collect(),
+    let cell = |known: &(&Results, &Cell)| CellHistory {
+        levels: known.1.levels.clone(),
+        values: runs.iter().map(|(_, results)| partner(*known, results).map(measures)).collect(),
     };
     History {
         runs: runs.iter().map(run).collect(),
-        cells: levels.iter().map(cell).collect(),
+        cells: cells.iter().map(cell).collect(),
         changes,
         cautions: cautions(&runs),
     }
@@ -49,8 +51,9 @@ fn measures(cell: &Cell) -> [Quantity; 3] {
 }
 
 /// Every comparison of one cell, not adjusted.
-fn of_cell(runs: &[(String, &Results)], levels: &CellLevels) -> Vec<HistoryChange> {
-    let there: Vec<usize> = (0..runs.len()).filter(|run| runs[*run].1.cell(levels).is_some()).collect();
+fn of_cell(runs: &[(String, &Results)], known: (&Results, &Cell)) -> Vec<HistoryChange> {
+    let found: Vec<Option<&Cell>> = runs.iter().map(|(_, results)| partner(known, results)).collect();
+    let there: Vec<usize> = (0..runs.len()).filter(|run| found[*run].is_some()).collect();
     let mut pairs: Vec<(usize, usize, bool)> = there.windows(2).map(|two| (two[0], two[1], false)).collect();
     if let [first, _, .., last] = there[..] {
         pairs.push((first, last, true));
@@ -58,9 +61,8 @@ fn of_cell(runs: &[(String, &Results)], levels: &CellLevels) -> Vec<HistoryChang
     let compared = |measure: Measure, (from, to, overall): (usize, usize, bool)| {
         let (base, other) = (runs[from].1, runs[to].1);
         let sessions = Sessions::of(base.anchor.as_ref(), other.anchor.as_ref());
-        let (base, other) = (base.cell(levels)?, other.cell(levels)?);
-        let (change, p_value) = tested(measure, base, other, sessions.as_ref());
-        Some(HistoryChange { levels: levels.clone(), from, to, overall, change, p_value })
+        let (change, p_value) = tested(measure, found[from]?, found[to]?, sessions.as_ref());
+        Some(HistoryChange { levels: known.1.levels.clone(), from, to, overall, change, p_value })
     };
     let pairs = &pairs;
     Measure::ALL
@@ -78,7 +80,9 @@ fn cautions(runs: &[(String, &Results)]) -> Vec<(usize, Caution)> {
         for caution in compare((base_name, base), (other_name, other)).cautions {
             let known = || found.iter().any(|(_, one)| *one == caution);
             match caution {
-                Caution::Environment { .. } | Caution::Failures { .. } => found.push((place + 1, caution)),
+                Caution::Environment { .. } | Caution::Failures { .. } | Caution::Misses { .. } => {
+                    found.push((place + 1, caution));
+                }
                 Caution::Sessions { spread: None, .. } | Caution::EndedEarly if !known() => {
                     found.push((place + 1, caution));
                 }
@@ -137,6 +141,30 @@ mod tests {
         );
         assert!(said[12].starts_with("12 of 18 comparisons show a change"), "{said:?}");
         assert_eq!(found.cautions, [(2, Caution::Sessions { spread: None, anchors: false })]);
+    }
+
+    /// A factor gets a second level: what its cells are called is another.
+    #[test]
+    fn a_cell_has_its_history_where_a_level_was_added() {
+        let with = |day: u32, name: &str, workers: &str| {
+            let mut one = results(day, &[8], &STEADY);
+            one.cells[0].levels.workload = name.into();
+            one.cells[0].factors = vec![("workers".into(), workers.into())];
+            one
+        };
+        let (march, mut april) = (with(1, "all", "8"), with(2, "workers 8", "8"));
+        april.cells.extend(with(2, "workers 32", "32").cells);
+        let found = history(vec![("march".into(), &march), ("april".into(), &april)]);
+        let there: Vec<(&str, Vec<bool>)> = found
+            .cells
+            .iter()
+            .map(|cell| {
+                let there = cell.values.iter().map(Option::is_some).collect();
+                (cell.levels.workload.as_str(), there)
+            })
+            .collect();
+        assert_eq!(there, [("workers 8", vec![true, true]), ("workers 32", vec![false, true])]);
+        assert_eq!(found.changes.len(), 3, "of one cell, each measure");
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! plan, Results     ─▶ missing::note           which runs are not there, and what that leaves open
 //! guesses, Results  ─▶ sheet::sheet ─▶ GradedSheet
 //! Results, Results  ─▶ compare::compare  ─▶ Comparison
+//!                       ├ pairs, outcomes: which cells are the same, and what of them fails
 //!                       ├ history_runs::history, of several in the order of their time
 //!                       └ regression::judge, of runs of other programs too (other_programs)
 //! rows of a run     ─▶ requests::Reading ─▶ Requests
@@ -41,6 +42,8 @@ pub mod history_runs;
 pub mod laws;
 pub mod missing;
 pub mod other_programs;
+pub mod outcomes;
+pub mod pairs;
 pub mod predict;
 pub mod quantity;
 pub mod regression;

@@ -10,6 +10,7 @@ use krarup_units::{Mistake, Unit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::outcomes::OutcomeShares;
 use crate::regression::{RegressionAnswer, RegressionLevels, RegressionLimit, RunPair, judge, no_measure};
 
 /// What each of these programs measures in events per second; everything else is a time.
@@ -29,11 +30,22 @@ pub struct ProgramRuns {
     pub program: String,
     /// Its cells.
     pub cells: BTreeMap<String, MeasureValues>,
+    /// What became of the requests of its cells, as far as it says so.
+    pub outcomes: BTreeMap<String, RunOutcomes>,
+}
+
+/// What became of the requests of a cell: a share of each run that has one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunOutcomes {
+    /// Of the requests, those that failed.
+    pub failed: Vec<f64>,
+    /// Of the keys that were asked for, those that were found.
+    pub found: Vec<f64>,
 }
 
 impl ProgramRuns {
     fn of(program: &str) -> Self {
-        Self { program: program.to_owned(), cells: BTreeMap::new() }
+        Self { program: program.to_owned(), ..Self::default() }
     }
 
     /// The unit of a measure. A column of a table has the one that its name ends with, as in the
@@ -52,6 +64,14 @@ impl ProgramRuns {
         let value = value.filter(|value| value.is_finite()).unwrap_or(f64::NAN);
         let cell = self.cells.entry(cell.to_owned()).or_default();
         cell.entry(measure.to_owned()).or_default().push(value);
+    }
+
+    /// The shares of a run's requests that failed, and of its keys that were found, where it has
+    /// them.
+    fn add_outcome(&mut self, cell: &str, failed: Option<f64>, found: Option<f64>) {
+        let outcomes = self.outcomes.entry(cell.to_owned()).or_default();
+        outcomes.failed.extend(failed);
+        outcomes.found.extend(found);
     }
 
     /// Without the measures of which no cell has a number: the program does not have them.
@@ -77,8 +97,14 @@ impl ProgramRuns {
             let what = format!("it is of {}, and the files before it are of {}", other.program, self.program);
             return Err(Mistake::new(what, "put files of one program into a folder"));
         }
+        let named = |name: String| if name.is_empty() { cell.to_owned() } else { name };
+        for (name, outcomes) in other.outcomes {
+            let into = self.outcomes.entry(named(name)).or_default();
+            into.failed.extend(outcomes.failed);
+            into.found.extend(outcomes.found);
+        }
         for (name, measures) in other.cells {
-            let into = self.cells.entry(if name.is_empty() { cell.to_owned() } else { name }).or_default();
+            let into = self.cells.entry(named(name)).or_default();
             let (before, all) = (count(into), count(into) + count(&measures));
             for (measure, values) in measures {
                 let runs = into.entry(measure).or_default();
@@ -126,6 +152,23 @@ fn number(value: &Value, keys: &[&str]) -> Option<f64> {
     keys.iter().try_fold(value, |value, key| value.get(key))?.as_f64()
 }
 
+/// Counts by kind at a path of keys.
+fn counts(value: &Value, keys: &[&str]) -> BTreeMap<String, f64> {
+    let kinds = keys.iter().try_fold(value, |value, key| value.get(key)).and_then(Value::as_object);
+    let kinds = kinds.into_iter().flatten();
+    kinds.filter_map(|(kind, count)| Some((kind.clone(), count.as_f64()?))).collect()
+}
+
+fn share(part: f64, all: f64) -> Option<f64> {
+    (all > 0.0).then(|| part / all)
+}
+
+/// The share of the keys that were found, where these two numbers are.
+fn found_share(value: &Value, hits: &str, misses: &str) -> Option<f64> {
+    let hits = number(value, &[hits])?;
+    share(hits, hits + number(value, &[misses])?)
+}
+
 fn milliseconds(value: Option<f64>) -> Option<f64> {
     value.map(|milliseconds| milliseconds / 1e3)
 }
@@ -133,11 +176,7 @@ fn milliseconds(value: Option<f64>) -> Option<f64> {
 fn of_json(value: &Value) -> Option<ProgramRuns> {
     let object = value.as_object()?;
     if let Some(overall) = value.get("overall").filter(|_| object.contains_key("format")) {
-        let mut runs = ProgramRuns::of("krarup load");
-        runs.add("", "throughput", number(overall, &["throughput"]));
-        runs.add("", "response", number(overall, &["response_time", "mean"]));
-        runs.add("", "p99", number(overall, &["response_time", "p99"]));
-        return Some(runs);
+        return Some(krarup_load(value, overall));
     }
     if let Some(results) = value.get("results").and_then(Value::as_array) {
         let mut runs = ProgramRuns::of("hyperfine");
@@ -145,6 +184,11 @@ fn of_json(value: &Value) -> Option<ProgramRuns> {
             let command = result.get("command").and_then(Value::as_str).unwrap_or_default();
             for time in result.get("times").and_then(Value::as_array).into_iter().flatten() {
                 runs.add(command, "time", time.as_f64());
+            }
+            if let Some(codes) = result.get("exit_codes").and_then(Value::as_array) {
+                // One that a signal ended has none.
+                let failed = codes.iter().filter(|code| code.as_i64() != Some(0)).count();
+                runs.add_outcome(command, share(failed as f64, codes.len() as f64), None);
             }
         }
         return Some(runs);
@@ -173,8 +217,24 @@ fn of_json(value: &Value) -> Option<ProgramRuns> {
             milliseconds(number(totals, &["Average Latency"]).or_else(|| number(totals, &["Latency"]))),
         );
         runs.add("", "p99", milliseconds(number(totals, &["Percentile Latencies", "p99.00"])));
+        runs.add_outcome("", None, found_share(totals, "Hits/sec", "Misses/sec"));
     }
     Some(runs)
+}
+
+fn krarup_load(result: &Value, overall: &Value) -> ProgramRuns {
+    let mut runs = ProgramRuns::of("krarup load");
+    runs.add("", "throughput", number(overall, &["throughput"]));
+    runs.add("", "response", number(overall, &["response_time", "mean"]));
+    runs.add("", "p99", number(overall, &["response_time", "p99"]));
+    let mut failed = counts(overall, &["errors"]);
+    // That no answer comes is known only after a time limit, which may be over after the measured
+    // part: these are of the whole run.
+    failed.extend(counts(result, &["account", "lost"]));
+    let failed: f64 = failed.values().sum();
+    let all = number(overall, &["count"]).unwrap_or(0.0).max(failed);
+    runs.add_outcome("", share(failed, all), found_share(overall, "hits", "misses"));
+    runs
 }
 
 fn k6(metrics: &Value) -> ProgramRuns {
@@ -187,6 +247,8 @@ fn k6(metrics: &Value) -> ProgramRuns {
     runs.add("", "response", milliseconds(of("http_req_duration", "avg")));
     runs.add("", "p95", milliseconds(of("http_req_duration", "p(95)")));
     runs.add("", "p99", milliseconds(of("http_req_duration", "p(99)")));
+    let failed = of("http_req_failed", "value").or_else(|| of("http_req_failed", "rate"));
+    runs.add_outcome("", failed, None);
     runs
 }
 
@@ -260,19 +322,52 @@ pub struct RunChange {
     pub interval: Option<Interval>,
 }
 
-/// The cells that both sides have, by name; where each has one only, these two.
+/// What the cells that both sides have are called on each: by name; where each has one only, these
+/// two.
+fn paired<'a>(base: &'a ProgramRuns, other: &'a ProgramRuns) -> Vec<(&'a str, &'a str)> {
+    let names = base.cells.keys().map(String::as_str);
+    if base.cells.len() == 1 && other.cells.len() == 1 {
+        return names.zip(other.cells.keys().map(String::as_str)).collect();
+    }
+    names.filter(|name| other.cells.contains_key(*name)).map(|name| (name, name)).collect()
+}
+
+/// The cells that both sides have, by their name in the base.
 fn common<'a>(
     base: &'a ProgramRuns,
     other: &'a ProgramRuns,
 ) -> Vec<(&'a str, &'a MeasureValues, &'a MeasureValues)> {
-    if base.cells.len() == 1 && other.cells.len() == 1 {
-        let sides = base.cells.iter().zip(other.cells.values());
-        return sides.map(|((name, base), other)| (name.as_str(), base, other)).collect();
-    }
-    let both = |(name, measures): (&'a String, &'a MeasureValues)| {
-        Some((name.as_str(), measures, other.cells.get(name)?))
+    let names = paired(base, other).into_iter();
+    names.map(|(one, two)| (one, &base.cells[one], &other.cells[two])).collect()
+}
+
+/// The cells of which another share of the requests failed in `other` than in `base`, or of which
+/// runs did. A refusal is quick: where more fail they keep no limit.
+pub fn failures(base: &ProgramRuns, other: &ProgramRuns) -> Vec<OutcomeShares> {
+    other_shares(base, other, |outcomes| outcomes.failed.as_slice())
+}
+
+/// The cells of which another share of the keys was found in `other` than in `base`. A miss is
+/// quicker than a value: where fewer are found they keep no limit.
+pub fn hit_ratios(base: &ProgramRuns, other: &ProgramRuns) -> Vec<OutcomeShares> {
+    other_shares(base, other, |outcomes| outcomes.found.as_slice())
+}
+
+/// The cells with another mean share of their runs in `other` than in `base`, where both have one.
+fn other_shares(
+    base: &ProgramRuns,
+    other: &ProgramRuns,
+    of: fn(&RunOutcomes) -> &[f64],
+) -> Vec<OutcomeShares> {
+    let mean = |runs: &ProgramRuns, cell: &str| {
+        let shares = of(runs.outcomes.get(cell)?);
+        share(shares.iter().sum(), shares.len() as f64)
     };
-    base.cells.iter().filter_map(both).collect()
+    let differ = paired(base, other).into_iter().filter_map(|(one, two)| {
+        let cell = if one.is_empty() { base.program.as_str() } else { one };
+        OutcomeShares::of(cell.to_owned(), mean(base, one)?, mean(other, two)?)
+    });
+    differ.collect()
 }
 
 /// The names of the cells that only one side has, and that are compared with none.
@@ -507,6 +602,53 @@ mod tests {
         assert_eq!(judge_runs(&limit, (&base, &base), 0.8).unwrap()[0].cells, 2);
         let other = of("name,time\na,1\nb,nan\n");
         assert_eq!(one_sided(&base, &other), ["b"], "nothing was measured there");
+    }
+
+    /// In the files of a folder, each a run.
+    #[test]
+    fn what_fails_and_what_is_not_found_is_known_of_each_program_that_says_it() {
+        let folder = |texts: &[&str]| {
+            let mut runs = ProgramRuns::default();
+            texts.iter().for_each(|text| runs.join(read(text).unwrap(), "").unwrap());
+            runs
+        };
+        let load = |rest: &str, lost: &str| {
+            format!(
+                r#"{{"format": 1, "account": {{"lost": {lost}}}, "overall": {{"throughput": 9.0, "count": 100, {rest}}}}}"#
+            )
+        };
+        let well = load(r#""errors": {}, "hits": 80, "misses": 0"#, "{}");
+        let refused = load(r#""errors": {"server_error": 50}, "hits": 30, "misses": 30"#, "{}");
+        // Of the five that got no answer two are in the measured part, too.
+        let timeouts = load(r#""errors": {"timeout": 2}, "hits": 80, "misses": 0"#, r#"{"timeout": 5}"#);
+        let k6 = |rest: &str| format!(r#"{{"metrics": {{"http_reqs": {{"rate": 5.0}}{rest}}}}}"#);
+        let plain = k6(r#", "http_req_failed": {"value": 0, "passes": 0}"#);
+        let deeper = k6(r#", "http_req_failed": {"values": {"rate": 1}}"#);
+        let commands = |codes: &str| {
+            format!(r#"{{"results": [{{"command": "sort", "times": [1.0, 1.1], "exit_codes": {codes}}}]}}"#)
+        };
+        let (ends_well, killed) = (commands("[0, 0]"), commands("[1, null]"));
+        let memtier = |hits: f64, misses: f64| {
+            format!(
+                r#"{{"ALL STATS": {{"Totals": {{"Ops/sec": 9.5, "Hits/sec": {hits}, "Misses/sec": {misses}}}}}}}"#
+            )
+        };
+        let (all, quarter) = (memtier(9.5, 0.0), memtier(2.5, 7.5));
+        let shares =
+            |cell: &str, base: f64, other: f64| vec![OutcomeShares { cell: cell.to_owned(), base, other }];
+        for (base, other, failing, found) in [
+            (&well, &refused, shares("krarup load", 0.0, 0.5), shares("krarup load", 1.0, 0.5)),
+            (&well, &timeouts, shares("krarup load", 0.0, 0.05), Vec::new()),
+            (&plain, &deeper, shares("k6", 0.0, 1.0), Vec::new()),
+            (&ends_well, &killed, shares("sort", 0.0, 1.0), Vec::new()),
+            (&all, &quarter, Vec::new(), shares("memtier_benchmark", 1.0, 0.25)),
+        ] {
+            let (base, other) = (folder(&[base.as_str(); 2]), folder(&[other.as_str(); 2]));
+            assert_eq!((failures(&base, &other), hit_ratios(&base, &other)), (failing, found), "{other:?}");
+            assert_eq!((failures(&other, &other), hit_ratios(&base, &base)), (Vec::new(), Vec::new()));
+        }
+        let silent = folder(&[k6("").as_str()]);
+        assert_eq!(failures(&silent, &folder(&[deeper.as_str()])), [], "one side does not say it");
     }
 
     #[test]

@@ -184,7 +184,7 @@ pub fn predictions(cells: &[Cell], cores: u32, wanted: &WantedPredictions) -> Ve
         let shared = cell.factors.iter().filter(|(name, _)| {
             *name != wanted.workers
                 && *name != wanted.population
-                && cells.iter().any(|other| level(other, name) != level(cell, name))
+                && cells.iter().any(|other| other.level(name) != cell.level(name))
         });
         let about = shared.map(|(_, level)| level.as_str()).collect::<Vec<_>>().join(", ");
         match families.iter_mut().find(|(known, _)| *known == about) {
@@ -194,10 +194,6 @@ pub fn predictions(cells: &[Cell], cores: u32, wanted: &WantedPredictions) -> Ve
     }
     let cores = Some(cores).filter(|cores| *cores > 0);
     families.into_iter().map(|(about, cells)| family(&about, cells, cores, wanted)).collect()
-}
-
-fn level<'a>(cell: &'a Cell, name: &str) -> Option<&'a str> {
-    cell.factors.iter().find(|(factor, _)| factor == name).map(|(_, level)| level.as_str())
 }
 
 impl Prediction {

@@ -24,8 +24,9 @@ use krarup_stats::{Interval, Summary};
 use krarup_units::Mistake;
 use serde::{Deserialize, Serialize};
 
+use crate::cell::Cell;
 use crate::change::{Measure, Sessions, error_of_sum};
-use crate::compare::Comparison;
+use crate::pairs::pairs;
 use crate::results::Results;
 
 /// A change that is too much, as a share of the base: `throughput < -5%`.
@@ -298,26 +299,19 @@ pub const MEASURES: [&str; 3] = ["throughput", "response", "p99"];
 pub fn judge_results(
     limits: &[RegressionLimit],
     (base, other): (&Results, &Results),
-    compared: &Comparison,
     power: f64,
 ) -> Result<Vec<RegressionAnswer>, Mistake> {
     let levels = RegressionLevels::shared(limits.len(), power);
+    let cells: Vec<(&Cell, &Cell)> = pairs(base, other).collect();
     let sessions = Sessions::of(base.anchor.as_ref(), other.anchor.as_ref());
     let answer = |limit: &RegressionLimit| {
         let place = MEASURES.iter().position(|name| *name == limit.measure);
         let measure = place.map(|place| Measure::ALL[place]).ok_or_else(|| no_measure(limit, &MEASURES))?;
-        let runs = |results: &Results, levels| -> Vec<f64> {
-            let cell = results.cell(levels);
-            cell.map_or_else(Vec::new, |cell| {
-                cell.repetitions.iter().map(|run| measure.of_run(run)).collect()
-            })
-        };
-        let pairs: Vec<RunPair> = compared
-            .cells
-            .iter()
-            .map(|cell| RunPair { base: runs(base, &cell.levels), other: runs(other, &cell.levels) })
-            .collect();
-        for (cell, pair) in compared.cells.iter().zip(&pairs) {
+        let runs =
+            |cell: &Cell| -> Vec<f64> { cell.repetitions.iter().map(|run| measure.of_run(run)).collect() };
+        let of_runs = |(before, after)| RunPair { base: runs(before), other: runs(after) };
+        let pairs: Vec<RunPair> = cells.iter().copied().map(of_runs).collect();
+        for ((cell, _), pair) in cells.iter().zip(&pairs) {
             pair.check(&cell.levels.in_words(), &limit.measure)?;
         }
         let session = sessions.as_ref().map(|sessions| sessions.of_difference(measure));
@@ -383,7 +377,6 @@ pub fn verdict(answers: &[RegressionAnswer]) -> RegressionVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::compare;
     use crate::compare::tests::{results, silent, uniform_from};
 
     fn limit(text: &str) -> RegressionLimit {
@@ -539,8 +532,7 @@ mod tests {
     fn a_cell_that_answered_nothing_is_named() {
         let base = results(&[1_000.0, 1_010.0, 990.0]);
         let other = silent(base.clone(), 1);
-        let compared = compare(("a", &base), ("b", &other));
-        let judged = |text: &str| judge_results(&[limit(text)], (&base, &other), &compared, 0.8);
+        let judged = |text: &str| judge_results(&[limit(text)], (&base, &other), 0.8);
         let mistake = judged("throughput < -5%").unwrap_err();
         assert!(mistake.what.contains("read, 8 clients has a run with"), "{mistake:?}");
         assert_eq!(judged("response > 5%").unwrap()[0].cells, 2);

@@ -980,6 +980,8 @@ fn ending(answer: &[u8]) -> Ending {
         Some(_) => Ending::Ok,
         None if answer.starts_with(b"CLIENT_ERROR ") || answer.starts_with(b"ERROR\r") => Ending::ClientError,
         None if answer.starts_with(b"SERVER_ERROR ") => Ending::Refused,
+        // memcached's binary protocol is refused in its own form.
+        None if answer.first() == Some(&0x81) => Ending::ClientError,
         None => Ending::Ok,
     }
 }

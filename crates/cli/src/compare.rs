@@ -6,13 +6,15 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::{StringValueParser, TypedValueParser};
-use krarup_analysis::compare::{Comparison, cells_failing_more, compare};
+use krarup_analysis::caution::Caution;
+use krarup_analysis::compare::{self, Comparison, compare};
 use krarup_analysis::other_programs::{self, ProgramRuns, RunChange};
+use krarup_analysis::outcomes::OutcomeShares;
+use krarup_analysis::pairs::partner;
 use krarup_analysis::regression::{
     MEASURES, RegressionAnswer, RegressionLimit, RegressionVerdict, judge_results, verdict,
 };
 use krarup_analysis::results::Results;
-use krarup_analysis::trial::CellLevels;
 use krarup_lab::store::ResultsDirectory;
 use krarup_report::{comparison, csv, markdown};
 use krarup_units::Mistake;
@@ -35,8 +37,8 @@ use crate::{input, output, written};
 /// Where an interval covers no change, it says so: no conclusion.
 ///
 /// Exit code with --fail-if: 0 where every change is within its limit, 1 where one is beyond, 3
-/// where the data cannot tell, OTHER lacks what BASE has, or more of its requests fail, 2 where it
-/// could not be asked or the answer not written. Without it: 0 or 2.
+/// where the data cannot tell, OTHER lacks what BASE has, or more of its requests fail or miss, 2
+/// where it could not be asked or the answer not written. Without it: 0 or 2.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  krarup compare before after --html comparison\n  \
     krarup compare before after --fail-if 'throughput < -5%' --fail-if 'p99 > 10%'\n  \
@@ -88,18 +90,18 @@ enum Measured {
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     let (base_name, other_name) = names(&args.base, &args.other);
     let sides = (measured(&args.base)?, measured(&args.other)?);
-    let (answers, lacking, failing): (_, Vec<String>, Vec<String>) = match &sides {
+    let (answers, lacking, failures, hits) = match &sides {
         (Measured::Results(base), Measured::Results(other)) => {
             let found = compare((&base_name, base), (&other_name, other));
             let answers = if found.cells.is_empty() {
                 Vec::new()
             } else {
-                judge_results(&args.fail_if, (base, other), &found, args.power).map_err(of_flag)?
+                judge_results(&args.fail_if, (base, other), args.power).map_err(of_flag)?
             };
             results(args, &found, &answers)?;
-            let lacking = base.cells.iter().filter(|cell| other.cell(&cell.levels).is_none());
-            let failing = cells_failing_more(base, other).map(CellLevels::in_words).collect();
-            (answers, lacking.map(|cell| cell.levels.in_words()).collect(), failing)
+            let lacking = base.cells.iter().filter(|&cell| partner((base, cell), other).is_none());
+            let lacking: Vec<String> = lacking.map(|cell| cell.levels.in_words()).collect();
+            (answers, lacking, compare::failures(base, other), compare::hit_ratios(base, other))
         }
         (Measured::Runs(base), Measured::Runs(other)) => {
             let answers =
@@ -109,13 +111,19 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
                 return Err(nothing_in_common(&base_name, &other_name));
             }
             runs(args, base, &found, &answers, (&base_name, &other_name))?;
+            let failures = other_programs::failures(base, other);
+            let hits = other_programs::hit_ratios(base, other);
+            let cautions = [Caution::of_failures(&failures), Caution::of_hits(&hits)];
+            for caution in cautions.iter().flatten() {
+                eprintln!("{}", output::talk(caution.to_string()));
+            }
             let alone = other_programs::one_sided(base, other);
             if !alone.is_empty() {
                 let what = format!("Not compared, as only one side has it: {}", alone.join(", "));
                 eprintln!("{}", output::talk(what));
             }
             let lacking = alone.into_iter().filter(|cell| base.cells.contains_key(*cell));
-            (answers, lacking.map(str::to_owned).collect(), Vec::new())
+            (answers, lacking.map(str::to_owned).collect(), failures, hits)
         }
         _ => {
             let what = format!("only one of {base_name} and {other_name} is what `krarup run` wrote");
@@ -125,21 +133,46 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     if args.fail_if.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    let what = format!("what {other_name} lacks of {base_name}");
-    let next = format!("See why it has no results there, or leave it out of {base_name}.");
-    let found = with_doubtful(verdict(&answers), &lacking, &what, &next);
-    let what = format!("cells of {other_name} of which more requests fail than of {base_name}");
-    let next = "What fails counts as throughput, and a refusal is quick: see why they fail.";
-    Ok(match with_doubtful(found, &failing, &what, next) {
+    let doubts = [
+        Doubt {
+            cells: lacking,
+            what: format!("what {other_name} lacks of {base_name}"),
+            next: format!("See why it has no results there, or leave it out of {base_name}."),
+        },
+        Doubt {
+            cells: cells_with(&failures, |share| share.other > share.base),
+            what: format!("cells of {other_name} of which more requests fail than of {base_name}"),
+            next: "What fails may count as throughput, and a refusal is quick: see why they fail.".to_owned(),
+        },
+        Doubt {
+            cells: cells_with(&hits, |share| share.other < share.base),
+            what: format!("cells of {other_name} of which fewer keys are found than of {base_name}"),
+            next: "A miss counts as throughput, and is quicker than a value: see why they miss.".to_owned(),
+        },
+    ];
+    Ok(match doubts.iter().fold(verdict(&answers), with_doubt) {
         RegressionVerdict::Kept => ExitCode::SUCCESS,
         RegressionVerdict::Broken => ExitCode::from(WORSE),
         RegressionVerdict::NoConclusion => ExitCode::from(NO_CONCLUSION),
     })
 }
 
-/// The verdict about the limits where these cells may be what broke, so that nothing is kept:
-/// `what` they are, and what is `next`.
-fn with_doubtful(found: RegressionVerdict, cells: &[String], what: &str, next: &str) -> RegressionVerdict {
+/// Cells that may be what broke, so that nothing is kept.
+struct Doubt {
+    cells: Vec<String>,
+    /// What they are.
+    what: String,
+    /// What to do next.
+    next: String,
+}
+
+fn cells_with(shares: &[OutcomeShares], is_worse: fn(&OutcomeShares) -> bool) -> Vec<String> {
+    shares.iter().filter(|share| is_worse(share)).map(|share| share.cell.clone()).collect()
+}
+
+/// The verdict about the limits with one more doubt, where that has cells.
+fn with_doubt(found: RegressionVerdict, doubt: &Doubt) -> RegressionVerdict {
+    let Doubt { cells, what, next } = doubt;
     let Some(first) = cells.first() else { return found };
     let said = format!("no conclusion on {what}: {first} ({} in all). {next}", cells.len());
     eprintln!("{}", output::talk(said));

@@ -22,6 +22,7 @@ use krarup_lab::spec::{Baseline, Spec, Testbed};
 use krarup_lab::stop::Stop;
 use krarup_lab::store::{ResultsDirectory, TrialSystem, folders};
 use krarup_lab::testbed::baselines::{self, KeptScale};
+use krarup_lab::testbed::builds::{BUILD, builds};
 use krarup_lab::testbed::error::StationError;
 use krarup_lab::testbed::hosts::Hosts;
 use krarup_lab::testbed::local::Local;
@@ -98,6 +99,10 @@ fn live_address(text: &str) -> Result<Address, Mistake> {
 
 /// The spec of the demo whose trials are in a directory; there is none where others are.
 pub(crate) const DEMO: &str = ".demo";
+
+/// What is said of trials that earlier versions ran, when others are added.
+const UNKNOWN_BUILDS: &str = "an earlier version measured trials that are there, and did not write down which builds of the programs \
+    they ran: they are taken for those that are here";
 
 /// How a run goes about what it finds.
 #[derive(Clone, Debug, Default)]
@@ -467,7 +472,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     let records = RecordedExperiment { spec, plan: &plan, store: &store };
     // Nothing of an earlier machine or program is in results that begin now.
     let begins = there.kept == 0 || !out.join(ENVIRONMENT).is_file();
-    let system = trials::system(&kind, &starter, spec);
+    let system = with_builds(trials::system(&kind, &starter, spec), &starter, records);
     same_system(&store, begins, &there.systems, &system, manner.yes)?;
     let started = now();
     let seal = sheet::seal(guesses, spec, &store, timestamp(started as u64), unwritable)?;
@@ -590,6 +595,33 @@ fn reach_baselines(
     Ok(shares)
 }
 
+/// A system with the builds of the programs that run on it.
+fn with_builds(
+    system: Environment,
+    starter: &Starter,
+    RecordedExperiment { spec, plan, .. }: RecordedExperiment<'_>,
+) -> Environment {
+    let versions = [system.versions, builds(spec, plan, &starter.krarup)].concat();
+    Environment { versions, ..system }
+}
+
+/// Adds to what trials were measured on the builds of which it says nothing: those of programs that
+/// no trial ran before; and, where an earlier version wrote down none, all of them, beside those of
+/// its trials, which are not known. Whether it is so.
+fn also_builds(kept: &mut Environment, now: &Environment) -> bool {
+    let is_build = |(name, _): &&(String, String)| name.ends_with(BUILD);
+    let are_unknown = !kept.versions.iter().any(|one| is_build(&one));
+    let is_new = |(name, _): &&(String, String)| kept.versions.iter().all(|(known, _)| known != name);
+    let builds = now.versions.iter().filter(is_build).filter(is_new);
+    let build = |(name, build): &(String, String)| {
+        (name.clone(), if are_unknown { format!("not known and {build}") } else { build.clone() })
+    };
+    let added: Vec<(String, String)> = builds.map(build).collect();
+    let are_unknown = are_unknown && !added.is_empty();
+    kept.versions.extend(added);
+    are_unknown
+}
+
 /// Trials that are there, where results do not begin now, were measured on the machine and by the
 /// programs that are here `now`, by what stands beside them and what each says itself; where the
 /// user wants to go on with others, results name both.
@@ -604,13 +636,21 @@ fn same_system(
         return Ok(());
     }
     let directory = store.directory();
-    let mut kept: Environment = input::json(&directory.join(ENVIRONMENT))?;
+    let before: Environment = input::json(&directory.join(ENVIRONMENT))?;
+    let mut kept = before.clone();
+    let are_unknown = also_builds(&mut kept, now);
     let mut others = trials::also_on(&mut kept, now);
     others.extend(systems.iter().flat_map(|trial| trials::also_before(&mut kept, trial)));
-    if others.is_empty() {
+    if !others.is_empty() {
+        let what = format!("its trials were measured on another system: {}", others.join("; "));
+        goes_on(directory, what, yes)?;
+    }
+    if kept == before {
         return Ok(());
     }
-    goes_on(directory, format!("its trials were measured on another system: {}", others.join("; ")), yes)?;
+    if are_unknown {
+        eprintln!("{}", output::talk(UNKNOWN_BUILDS));
+    }
     write_environment(store, &kept).map_err(unwritable_in(directory))
 }
 
@@ -740,11 +780,16 @@ fn stopped(kept: usize, out: &Path, fresh: bool, anew: bool) -> Failure {
     Failure::stopped(format!("stopped on request; everything started was ended, {kept} {is} kept")).hint(hint)
 }
 
-/// Says what becomes of the trials of another plan; before any is replaced, the user is asked where
-/// there is one.
+/// Says how many trials are there already, and what becomes of those of another plan; before any is
+/// replaced, the user is asked where there is one.
 fn take_over(out: &Path, there: &TrialsThere, yes: bool) -> Result<(), Failure> {
     let TrialsThere { kept, replaced, aside, why, .. } = there;
     if replaced + aside == 0 {
+        if *kept > 0 {
+            let (trials, is) = (counted(*kept, "trial"), if *kept == 1 { "is" } else { "are" });
+            let what = format!("{trials} of this plan {is} there already: kept, and not run again");
+            eprintln!("{}", output::talk(what));
+        }
         return Ok(());
     }
     eprintln!("{} holds trials of another plan:", out.display());

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use krarup_analysis::history::History;
 use krarup_analysis::history_runs::history;
+use krarup_analysis::pairs::pairs;
 use krarup_analysis::results::Results;
 
 use crate::compare::{no_results, of_results};
@@ -25,7 +26,7 @@ pub(crate) fn beside(results: &Results, own: &Path, against: &[PathBuf]) -> Resu
             let what = format!("--against: {} stands beside itself", directory.display());
             return Err(Failure::usage(what).hint("name each directory of results once"));
         }
-        if !found.cells.iter().any(|cell| results.cell(&cell.levels).is_some()) {
+        if pairs(&found, results).next().is_none() {
             let what =
                 format!("--against: {} and {} have no cell in common", directory.display(), own.display());
             return Err(Failure::usage(what)

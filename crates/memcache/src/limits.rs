@@ -10,7 +10,8 @@ pub struct Limits {
     pub value: usize,
     /// Longest command line that is not a retrieval, in bytes. memcached's is 2048.
     pub line: usize,
-    /// Longest retrieval line (`get` with many keys), in bytes. memcached has no bound.
+    /// Longest retrieval line (`get` with many keys), in bytes. memcached has no bound. One that
+    /// touches (`gat`, `gats`) has 16 KiB at most, there as here.
     pub retrieval_line: usize,
 }
 

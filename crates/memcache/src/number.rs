@@ -59,8 +59,7 @@ pub(crate) fn digits(text: &[u8], start: usize) -> Option<(u64, usize)> {
 /// Whether every memcached reads these digits alike: later ones take no plus sign and no long row
 /// of zeros.
 pub(crate) fn plain(text: &[u8]) -> bool {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
-    matches!(digits, [b'0'] | [b'1'..=b'9', ..])
+    matches!(text, [b'0'] | [b'1'..=b'9', ..] | [b'-', b'1'..=b'9', ..])
 }
 
 /// A number without sign that fits 32 bits.
@@ -122,7 +121,7 @@ mod tests {
         for text in [&b"0"[..], b"1", b"-1", b"10", b"18446744073709551615"] {
             assert!(plain(text), "{text:?}");
         }
-        for text in [&b"+1"[..], b"01", b"00", b"-01", b"", b"-"] {
+        for text in [&b"+1"[..], b"01", b"00", b"-0", b"-01", b"", b"-"] {
             assert!(!plain(text), "{text:?}");
         }
     }

@@ -13,6 +13,7 @@ use crate::ids::{ClientId, PoolId, RequestId, SampleId, ServerId};
 use crate::keys::{FEW, KeyList, MOST_PARTS};
 use crate::merge::{How, Merge};
 use crate::meta::ShownKey;
+use crate::routing::KeyLocation;
 
 /// How a request ended that was answered so.
 pub(crate) fn outcome_of(class: ReplyClass) -> Outcome {
@@ -51,7 +52,7 @@ pub(crate) enum Copies {
     Deferred,
     /// The other holders get the same, and no client waits.
     Behind,
-    /// If the client has won, the first holder, one of the others here, has the last word.
+    /// If the client has won, the key's first holder has the last word.
     Winner,
 }
 
@@ -257,14 +258,17 @@ pub(crate) struct Needs {
     pub(crate) parts: Vec<RetrievalPart>,
     /// Answers that wait for that of another server to the same part.
     pub(crate) incomplete: Vec<PartAnswer>,
+    /// Where the key was kept when one of its holders was asked before others: these know it by the
+    /// same name and are given the same lifetime, whatever has changed meanwhile.
+    pub(crate) location: Option<KeyLocation>,
     /// The servers that get copies once the first has stored.
     pub(crate) others: Vec<ServerId>,
     /// What they are sent behind the copies.
     pub(crate) later: Vec<LaterTouch>,
     /// Requests for the same key that wait for this one's answer.
     pub(crate) followers: Vec<RequestId>,
-    /// The request's bytes, where they are needed later: it waits in the queue, is a `cas`, or may
-    /// be asked again elsewhere.
+    /// The request's bytes, where they are needed later: it waits in the queue or for a decision,
+    /// is a `cas`, or may be asked again elsewhere.
     pub(crate) request: Vec<u8>,
     /// The same where it is large: not copied.
     pub(crate) lent: Option<Lent>,
@@ -347,6 +351,7 @@ impl Needs {
         self.other_pools.clear();
         self.parts.clear();
         self.incomplete.clear();
+        self.location = None;
         self.others.clear();
         self.later.clear();
         self.followers.clear();

@@ -176,7 +176,10 @@ fn spec(name: &str, pool: &PoolConfig) -> Option<PoolSpec> {
 fn with_one_more(pool: &PoolConfig) -> PoolConfig {
     let mut more = pool.clone();
     let mut added = more.servers[0].clone();
-    added.address.host = format!("one-more.{}", added.address.host);
+    added.address.host = match added.address.file().is_some() {
+        true => format!("{}.one-more", added.address.host),
+        false => format!("one-more.{}", added.address.host),
+    };
     added.name = added.name.map(|name| format!("one-more.{name}"));
     more.servers.push(added);
     more
@@ -476,6 +479,16 @@ mod tests {
         let gutter = "gutter = \"others\"\n[pools.others]\nservers = [\"a:1\"]";
         let found = of(&format!("distribution = \"ketama\"\n{gutter}"));
         assert_eq!(found.fails[1..], [0.0; 3], "the gutter has them");
+    }
+
+    #[test]
+    fn servers_at_unix_sockets_are_placed_as_others_are() {
+        let text = "servers = [\"unix:/a\", \"unix:/b\"]\ndistribution = \"ketama\"";
+        let config = Config::parse(text, "proxy.toml").unwrap();
+        let names = ["unix:/a", "unix:/b"].map(str::to_owned);
+        let found = moves(&config, &names, &SeenKeys::default()).unwrap().reads;
+        assert!(found.fails.iter().all(|share| (share - 1.0).abs() < 1e-9), "{:?}", found.fails);
+        assert!(found.more.iter().all(|shares| shares[2] > 0.0), "{:?}", found.more);
     }
 
     #[test]

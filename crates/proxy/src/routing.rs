@@ -9,6 +9,7 @@ use crate::route::Routes;
 use crate::topology::{PoolSpec, Route, StandIn};
 
 /// Where a key is kept.
+#[derive(Debug)]
 pub(crate) struct KeyLocation {
     /// The pool it belongs to.
     pub(crate) home: PoolId,

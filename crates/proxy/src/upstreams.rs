@@ -578,9 +578,15 @@ impl Servers {
         self.at(connection).front()
     }
 
+    /// How far the next answer on a connection has been read, where it is not whole.
+    #[inline]
+    pub(crate) fn read_of_front(&self, connection: ConnectionId) -> ValuesRead {
+        self.at(connection).read
+    }
+
     /// So much has been read of the next answer on a connection, which is not whole.
     pub(crate) fn note_read(&mut self, connection: ConnectionId, read: ValuesRead) {
-        self.at_mut(connection).note_read(read);
+        self.at_mut(connection).read = read;
     }
 
     /// The next answer on a connection that is lost will never come: what it belongs to.

@@ -88,8 +88,13 @@ pub enum JournalEvent {
         /// The database's reason.
         why: String,
     },
-    /// What applications have put into the outbox.
-    Swept(OutboxPart),
+    /// A sweep is over.
+    Swept {
+        /// What applications have put into the outbox.
+        found: OutboxPart,
+        /// Why the database refused it, or the clearing away after the one before.
+        refused: Option<String>,
+    },
     /// What the queues wanted to read, or why it cannot be read now.
     Fetched(Result<Fetched, String>),
     /// The first session broke, and why.
@@ -181,7 +186,10 @@ enum ThreadEvent {
         number: u64,
         outcome: BatchOutcome,
     },
-    Swept(OutboxPart),
+    Swept {
+        found: OutboxPart,
+        refused: Option<String>,
+    },
     Fetched(Result<Fetched, String>),
     /// A session broke that stood since then.
     Lost(String, Instant),
@@ -335,9 +343,9 @@ impl Journal {
                     self.answered = self.answered.max(outcome.answered);
                     one.outcome = Some(outcome);
                 }
-                ThreadEvent::Swept(found) => {
+                ThreadEvent::Swept { found, refused } => {
                     self.sweeping = None;
-                    return Some(JournalEvent::Swept(found));
+                    return Some(JournalEvent::Swept { found, refused });
                 }
                 ThreadEvent::Fetched(fetched) => {
                     self.reading = false;
@@ -594,34 +602,57 @@ fn write(
 fn sweep(asked: &Receiver<()>, sender: &EventSender, begin: impl Fn() -> Result<Sweeper, StoreError>) {
     let Some(session) = have(sender, true, begin) else { return };
     let mut session = Reconnector::new(session, sender.clone(), RETRY_AFTER_AT_MOST);
-    let mut forgotten = None;
+    let mut clearing = ClearingState::default();
     for () in asked {
-        if sweep_once(&mut session, &mut forgotten).is_err() {
+        if sweep_once(&mut session, &mut clearing).is_err() {
             return sender.say(ThreadEvent::Deposed);
         }
     }
 }
 
-/// One sweep, and some clearing away; when all keys whose time was over were last forgotten.
-fn sweep_once(session: &mut Reconnector<Sweeper>, forgotten: &mut Option<Instant>) -> Result<(), Over> {
+/// What is cleared away after the sweeps.
+#[derive(Default)]
+struct ClearingState {
+    /// When all keys whose time was over were last forgotten.
+    forgotten: Option<Instant>,
+    /// Why the database refused it the last time, of the archive and of the keys.
+    archive_refusal: Option<String>,
+    key_refusal: Option<String>,
+}
+
+/// One sweep, and some clearing away.
+fn sweep_once(session: &mut Reconnector<Sweeper>, clearing: &mut ClearingState) -> Result<(), Over> {
     // What cannot be read now is read next time.
-    let found = session.until_known(Sweeper::sweep)?.unwrap_or_default();
-    session.sender.say(ThreadEvent::Swept(found));
-    for _ in 0..STEPS {
-        if !session.until_known(Sweeper::prune)?.unwrap_or_default() {
-            break;
-        }
-    }
-    if forgotten.is_some_and(|then| then.elapsed() < FORGET) {
+    let (found, unread) = match session.until_known(Sweeper::sweep)? {
+        Ok(found) => (found, None),
+        Err(why) => (OutboxPart::default(), Some(why)),
+    };
+    let uncleared = || clearing.archive_refusal.as_ref().or(clearing.key_refusal.as_ref()).cloned();
+    session.sender.say(ThreadEvent::Swept { found, refused: unread.or_else(uncleared) });
+    clearing.archive_refusal = clear_away(session, Sweeper::prune)?.err();
+    if clearing.forgotten.is_some_and(|then| then.elapsed() < FORGET) {
         return Ok(());
     }
+    let forgotten = clear_away(session, Sweeper::forget_keys)?;
+    if forgotten != Ok(true) {
+        clearing.forgotten = Some(Instant::now());
+    }
+    clearing.key_refusal = forgotten.err();
+    Ok(())
+}
+
+/// Some steps of clearing away: whether there may be more to clear, or why the database refuses.
+fn clear_away(
+    session: &mut Reconnector<Sweeper>,
+    step: fn(&mut Sweeper) -> Result<bool, tokio_postgres::Error>,
+) -> Result<Result<bool, String>, Over> {
     for _ in 0..STEPS {
-        if !session.until_known(Sweeper::forget_keys)?.unwrap_or_default() {
-            *forgotten = Some(Instant::now());
-            break;
+        let cleared = session.until_known(step)?;
+        if cleared != Ok(true) {
+            return Ok(cleared);
         }
     }
-    Ok(())
+    Ok(Ok(true))
 }
 
 /// Keeps the queues ours, and does nothing that may take long.
@@ -770,8 +801,8 @@ mod tests {
         say.send(wrote(WRITERS - 1, 1, Nanos::from_millis(400))).unwrap();
         assert_eq!(committed(journal.next_event()), Some(1));
         assert_eq!(journal.owes_since(), Some(after(400)));
-        say.send(ThreadEvent::Swept(OutboxPart::default())).unwrap();
-        assert!(matches!(journal.next_event(), Some(JournalEvent::Swept(_))));
+        say.send(ThreadEvent::Swept { found: OutboxPart::default(), refused: None }).unwrap();
+        assert!(matches!(journal.next_event(), Some(JournalEvent::Swept { refused: None, .. })));
         assert_eq!(journal.owes_since(), None);
     }
 

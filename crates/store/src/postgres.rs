@@ -50,7 +50,9 @@ pub use sharing::Sharing;
 pub use sweeper::{OutboxMessage, OutboxPart};
 
 use blocking::BlockingSession;
-use place::{END_HOLDER, IS_OVERDUE, LIGHT, LOOK, OWN, SETTINGS, fence_of, is_fatal, lock_of, migrate};
+use place::{
+    END_HOLDER, IS_OVERDUE, LIGHT, LOOK, OWN, SETTINGS, TIMED, fence_of, is_fatal, lock_of, migrate,
+};
 pub(crate) use place::{Reconnecting, only_reads};
 use rows::{NameTable, read, since_1970, wall};
 use silence::OwnerSilence;
@@ -110,7 +112,7 @@ impl Owned {
     /// # Errors
     /// The database cannot be reached, or refuses.
     pub fn take(place: Database, address: &str, mut waits: impl FnMut(&str)) -> Result<Self, StoreError> {
-        let mut client = place.connect()?;
+        let mut client = place.connect_untimed()?;
         migrate(&mut client)?;
         let look = format!(
             "SELECT coalesce(address, ''), process, renewed, {IS_OVERDUE} FROM krarup.owner WHERE shard = 0"
@@ -141,7 +143,7 @@ impl Owned {
     /// The database cannot be reached, or refuses; [`StoreError::Deposed`]: the queues are no
     /// longer divided so.
     pub fn take_shard(place: Database, shard: Shard, member: i64) -> Result<Option<Self>, StoreError> {
-        let mut client = place.connect()?;
+        let mut client = place.connect_untimed()?;
         if !members::join(&mut client, shard.of)? {
             return Err(StoreError::Deposed);
         }
@@ -237,6 +239,7 @@ impl Owned {
             contents.next_id = contents.next_id.max(self.read_all(&tubes, &mut message)?);
         }
         drop(alive);
+        self.client.batch_execute(TIMED)?;
         self.renew(contents.next_id)?;
         Ok(contents)
     }

@@ -117,9 +117,7 @@ impl Broker {
                 used
             }
             QueueRequest::Refused(Refusal::Close { reply }) => {
-                asking.length = bytes.len();
-                self.tell(asking, reply);
-                self.dialog(id).quitting = true;
+                self.close_with(asking, bytes, reply);
                 bytes.len()
             }
         }
@@ -342,6 +340,14 @@ impl Broker {
         self.scratch.clear();
         self.scratch.extend_from_slice(line);
         self.answer(asking.id, None, None, visit);
+    }
+
+    /// The last answer, to all that is there of a client's bytes.
+    fn close_with(&mut self, asking: Asking, bytes: &[u8], reply: &[u8]) {
+        let mut last = Vec::new();
+        krarup_memcache::write::closing_reply(&mut last, bytes, reply);
+        self.tell(Asking { length: bytes.len(), ..asking }, &last);
+        self.dialog(asking.id).quitting = true;
     }
 
     fn memcached_statistics(&self, now: Stamp) -> String {

@@ -40,8 +40,15 @@ pub(super) const ASKS: &str = "the database is asked whose turn it is";
 /// Why nothing is served yet, once it is this broker's turn.
 pub(super) const LOADS: &str = "the queues are being loaded";
 
-/// Why nothing is served while the database does not answer.
-pub(super) const LOST: &str = "it waits for its turn: the database is out of reach";
+/// What keeps a broker from its turn, and what is said when it does no longer.
+pub(super) type Obstacle = [&'static str; 2];
+
+/// The database does not answer.
+pub(super) const LOST: Obstacle = ["the database is out of reach", "the database is there again"];
+
+/// It answers, and refuses what a broker begins with.
+pub(super) const REFUSES: Obstacle =
+    ["the database refuses to let this broker begin", "the database refuses no longer"];
 
 /// Why nothing is served while another broker owns the queues.
 pub(super) fn waits_for(owner: &str) -> String {
@@ -229,6 +236,12 @@ pub(super) fn tell(notice: BrokerNotice, asks: bool) {
         BrokerNotice::Unread(why) => {
             eprintln!("warning: the database refuses to read messages: {why}; requests that need them wait");
         }
+        BrokerNotice::Unswept(why) => {
+            eprintln!(
+                "warning: the database refuses a sweep: {why}; what applications have put waits there, or what is over is not cleared away"
+            );
+        }
+        BrokerNotice::Swept => eprintln!("the database takes sweeps again"),
         BrokerNotice::Lost(why) => {
             eprintln!("warning: the database is out of reach: {why}; requests that change something wait");
         }

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use krarup_store::backoff::Backoff;
 use krarup_store::postgres::{Database, StoreError};
+use krarup_units::Mistake;
 
-use super::base::{ASKS, LOST};
+use super::base::{ASKS, LOST, Obstacle, REFUSES};
 use super::signals::ProcessSignals;
 use crate::failure::Failure;
 
@@ -55,33 +56,26 @@ pub(super) fn turn<T: Send + 'static>(
             }
         }
         let first = Backoff::new(FIRST, LONGEST);
-        let (mut pauses, mut lost) = (first.clone(), false);
+        let (mut pauses, mut obstacle): (Backoff, Option<Obstacle>) = (first.clone(), None);
         loop {
             let begun = Instant::now();
-            if !lost {
+            if obstacle.is_none() {
                 waits_for(ASKS);
             }
             let came = attempt(&place, &mut |why| {
                 waits_for(why);
-                if std::mem::take(&mut lost) {
-                    eprintln!("the database is there again");
+                if let Some([_, ends]) = obstacle.take() {
+                    eprintln!("{ends}");
                 }
             });
             match came {
-                Err(StoreError::Database(why)) => {
-                    waits_for(LOST);
-                    if !std::mem::replace(&mut lost, true) {
-                        eprintln!(
-                            "warning: the database is out of reach: {}; this broker goes on waiting for its turn",
-                            why.what
-                        );
-                    }
-                }
+                Err(StoreError::Database(why)) => go_on_waiting(LOST, &mut obstacle, &why, &waits_for),
+                Err(StoreError::Refused(why)) => go_on_waiting(REFUSES, &mut obstacle, &why, &waits_for),
                 // It is there, and it is the turn of another: it is waited for anew.
                 Err(StoreError::Deposed) => {}
                 came => {
-                    if lost && came.is_ok() {
-                        eprintln!("the database is there again");
+                    if let (Some([_, ends]), Ok(_)) = (obstacle, &came) {
+                        eprintln!("{ends}");
                     }
                     let _ = tell.send(came);
                     return;
@@ -108,9 +102,20 @@ pub(super) fn turn<T: Send + 'static>(
     Ok(None)
 }
 
+/// Says that the wait goes on, and what is in the way, once for as long as it is that.
+fn go_on_waiting(now: Obstacle, obstacle: &mut Option<Obstacle>, why: &Mistake, waits_for: &impl Fn(&str)) {
+    let [begins, _] = now;
+    waits_for(&format!("it waits for its turn: {begins}"));
+    if obstacle.replace(now) != Some(now) {
+        eprintln!("warning: {begins}: {}; this broker goes on waiting for its turn", why.what);
+    }
+}
+
 fn wrong(problem: &StoreError) -> Failure {
     let what = match problem {
-        StoreError::Database(why) => format!("the database cannot be used: {}", why.what),
+        StoreError::Database(why) | StoreError::Refused(why) => {
+            format!("the database cannot be used: {}", why.what)
+        }
         other => other.to_string(),
     };
     Failure::run(what)

@@ -1,6 +1,7 @@
 //! `krarup compare` as a gate: its exit codes, and what other programs write.
 
 use std::fs;
+use std::path::Path;
 
 use krarup_analysis::results::Environment;
 use krarup_analysis::sweep::summarise;
@@ -73,8 +74,8 @@ fn a_gate_does_not_pass_where_a_benchmark_is_gone() {
 }
 
 /// A directory of results: a cell of 16 clients with this throughput in its runs, of which so many
-/// of a hundred requests failed.
-fn results(name: &str, rates: [f64; 3], failed: u64) -> String {
+/// of a hundred requests failed, and so many of a hundred keys were not found.
+fn results(name: &str, rates: [f64; 3], failed: u64, missed: u64) -> String {
     let trial = |(rate, repetition): (f64, u32)| {
         let (completed, response) = ((rate * 10.0) as u64, 16.0 / rate);
         let window = |second: u32| ClientWindow {
@@ -86,6 +87,8 @@ fn results(name: &str, rates: [f64; 3], failed: u64) -> String {
         let client = ClientSide {
             completed,
             errors: completed * failed / 100,
+            hits: completed - completed * missed / 100,
+            misses: completed * missed / 100,
             response: TrialTimes { mean: response, p50: response, p90: 2.0 * response, p99: 3.0 * response },
             windows: (0..10).map(window).collect(),
             histogram: TrialHistogram { width: 1e-4, counts: vec![(3, completed)] },
@@ -120,8 +123,8 @@ fn results(name: &str, rates: [f64; 3], failed: u64) -> String {
 /// A refusal is an answer, and a quick one: throughput and response time are better by it.
 #[test]
 fn a_gate_does_not_pass_where_more_requests_fail() {
-    let before = results("compare-all-well", [10_000.0, 10_100.0, 9_900.0], 0);
-    let refused = results("compare-refused", [16_000.0, 16_100.0, 15_900.0], 50);
+    let before = results("compare-all-well", [10_000.0, 10_100.0, 9_900.0], 0, 0);
+    let refused = results("compare-refused", [16_000.0, 16_100.0, 15_900.0], 50, 0);
     let limits = ["--fail-if", "throughput < -5%", "--fail-if", "p99 > 10%"];
     let gate = |base: &String, other: &String| compared(&[&[base.as_str(), other][..], &limits].concat());
     let ended = gate(&before, &refused);
@@ -134,6 +137,102 @@ fn a_gate_does_not_pass_where_more_requests_fail() {
     assert_eq!(gate(&refused, &refused).code, Some(0), "they fail alike");
     assert_eq!(gate(&refused, &before).code, Some(1), "what is beyond a limit stays that");
     assert_eq!(compared(&[&before, &refused]).code, Some(0), "without a limit it is a report");
+}
+
+/// A miss is quicker than a value, so that these are better, too.
+#[test]
+fn a_gate_does_not_pass_where_fewer_keys_are_found() {
+    let before = results("compare-all-found", [10_000.0, 10_100.0, 9_900.0], 0, 0);
+    let missed = results("compare-missed", [14_000.0, 14_100.0, 13_900.0], 0, 50);
+    let limits = ["--fail-if", "throughput < -5%", "--fail-if", "p99 > 10%"];
+    let gate = |base: &String, other: &String| compared(&[&[base.as_str(), other][..], &limits].concat());
+    let ended = gate(&before, &missed);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    for says in ["fewer keys are found than of compare-all-found", ": read, 16 clients (1 in all)"] {
+        assert!(ended.errors.contains(says), "{says}: {ended:?}");
+    }
+    assert!(ended.output.contains("it was 100 %, and is 50.0 %"), "{ended:?}");
+    assert_eq!(gate(&missed, &missed).code, Some(0), "they miss alike");
+    assert_eq!(compared(&[&before, &missed]).code, Some(0), "without a limit it is a report");
+}
+
+/// A folder with a file for each of these runs.
+fn folder_of(name: &str, texts: &[String]) -> String {
+    let folder = fresh(name);
+    fs::create_dir_all(&folder).unwrap();
+    for (number, text) in texts.iter().enumerate() {
+        fs::write(folder.join(format!("{number}.json")), text).unwrap();
+    }
+    folder.to_str().unwrap().to_owned()
+}
+
+/// In what other programs write, too: of load.json and of k6 times are those of all requests.
+#[test]
+fn a_gate_on_files_does_not_pass_where_more_requests_fail_or_fewer_keys_are_found() {
+    let load = |name: &str, p99: f64, outcomes: [u64; 3]| {
+        let [failed, hits, misses] = outcomes;
+        let run = |step: f64| {
+            let times = serde_json::json!({ "mean": 0.5 * p99 * step, "p99": p99 * step });
+            let errors = serde_json::json!({ "server_error": failed });
+            let overall = serde_json::json!({ "throughput": 90.0 * step, "count": 1_000, "errors": errors,
+                "hits": hits, "misses": misses, "response_time": times });
+            serde_json::json!({ "format": 1, "overall": overall }).to_string()
+        };
+        folder_of(name, &[0.99, 1.0, 1.01].map(run))
+    };
+    let k6 = |name: &str, mean: f64, failed: u64| {
+        let run = |step: f64| {
+            let metrics = serde_json::json!({ "http_reqs": { "rate": 500.0 * step },
+                "http_req_duration": { "avg": mean * step, "p(99)": 3.0 * mean * step },
+                "http_req_failed": { "value": failed } });
+            serde_json::json!({ "metrics": metrics }).to_string()
+        };
+        folder_of(name, &[0.99, 1.0, 1.01].map(run))
+    };
+    let well = load("compare-load-well", 0.003, [0, 1_000, 0]);
+    let refused = load("compare-load-refused", 0.0002, [1_000, 0, 0]);
+    let missed = load("compare-load-missed", 0.002, [0, 500, 500]);
+    let (up, down) = (k6("compare-k6-up", 40.0, 0), k6("compare-k6-down", 1.0, 1));
+    let gate = |base: &String, other: &String| compared(&[base, other, "--fail-if", "p99 > 10%"]);
+    for (base, other, says, cell) in [
+        (&well, &refused, "more requests fail than of compare-load-well", ": krarup load (1 in all)"),
+        (&well, &missed, "fewer keys are found than of compare-load-well", ": krarup load (1 in all)"),
+        (&up, &down, "more requests fail than of compare-k6-up", ": k6 (1 in all)"),
+    ] {
+        let ended = gate(base, other);
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        assert!(ended.errors.contains(says) && ended.errors.contains(cell), "{says}{cell}: {ended:?}");
+        assert_eq!(gate(other, other).code, Some(0), "they do alike");
+        assert_eq!(gate(other, base).code, Some(1), "what is beyond a limit stays that");
+        let ended = compared(&[base, other]);
+        assert_eq!(ended.code, Some(0), "without a limit it is a report");
+        assert!(ended.errors.contains("Cells of which another share of the"), "{ended:?}");
+    }
+}
+
+/// In one spec `workers` has a level, in the next two: what its cells are called is another then.
+#[test]
+fn a_gate_knows_a_cell_by_its_levels_and_not_by_its_name() {
+    let rates = [10_000.0, 10_100.0, 9_900.0];
+    let before = results("compare-one-level", rates, 0, 0);
+    let named = |name: &str, cell: &str, workers: &str| {
+        let folder = results(name, rates, 0, 0);
+        let path = Path::new(&folder).join("results.json");
+        let mut found: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        found["cells"][0]["levels"]["workload"] = cell.into();
+        found["cells"][0]["factors"] = serde_json::json!([["workers", workers]]);
+        fs::write(&path, found.to_string()).unwrap();
+        folder
+    };
+    let one = named("compare-workers-one", "all", "8");
+    let two = named("compare-workers-two", "workers 8", "8");
+    let other = named("compare-workers-other", "all", "32");
+    let gate = |base: &String, other: &String| compared(&[base, other, "--fail-if", "throughput < -5%"]);
+    assert_eq!(gate(&one, &two).code, Some(0));
+    let ended = gate(&one, &other);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.output.contains("the factor workers was \"8\" and is \"32\""), "{ended:?}");
+    assert_eq!(gate(&before, &two).code, Some(2), "one of them has no factors");
 }
 
 #[test]

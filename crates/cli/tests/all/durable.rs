@@ -320,6 +320,7 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_one_owns_the_
     it_is_killed_between_two_batches(&cluster);
     an_outbox_of_large_messages_takes_little_memory(&cluster);
     refused::what_cannot_be_read_is_no_message_refused(&cluster);
+    refused::a_sweep_that_an_owner_is_refused_is_told(&cluster);
     refused::a_message_of_the_outbox_is_found_where_its_batch_cannot_be_written_twice(&cluster);
     nothing_is_lost_and_nothing_comes_twice(&cluster, "owned");
 }
@@ -512,6 +513,7 @@ fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
         refused::a_database_that_is_gone_is_told_whichever_connection_ended_first(cluster, mode);
     }
     statements_that_take_too_long_are_tried_again(cluster, mode);
+    refused::a_broker_begins_whatever_time_statements_may_take(cluster, mode);
     another_programs_long_transaction_does_no_harm(cluster, mode);
     what_applications_lay_down_is_in_its_queue(cluster, mode);
     if mode != "owned" {

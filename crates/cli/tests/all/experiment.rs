@@ -5,6 +5,7 @@ use crate::durable::cluster::programs as postgres_programs;
 use crate::support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -182,6 +183,59 @@ fn trials_of_another_system_are_not_added_to_without_a_word() {
     let both = format!("Linux 1.0 and {here}");
     assert_eq!(json(&out.join("results.json"))["environment"]["kernel"].as_str(), Some(&*both));
     run(&spec, &out);
+}
+
+/// What was built anew has the path and the version of the one before.
+#[test]
+fn trials_of_another_build_are_not_added_to_without_a_word() {
+    let one = SPEC.replace("min = 2", "min = 1").replace("levels = [1, 3]", "levels = [1]");
+    let (spec, out) = place("experiment-another-build", &one);
+    let program = spec.with_file_name("store");
+    let build = |number: u32| {
+        let krarup = env!("CARGO_BIN_EXE_krarup");
+        let text = format!("#!/bin/sh\n# {number}\nexec {krarup} cache --listen \"$1\"\n");
+        fs::write(&program, text).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let command = format!("command = [{program:?}, \"{{host}}:{{port}}\"]");
+    fs::write(&spec, one.replace("program = \"cache\"", &command)).unwrap();
+    build(1);
+    run(&spec, &out);
+    let before = trials(&out);
+    let same = run(&spec, &out);
+    let said = "2 trials of this plan are there already: kept, and not run again";
+    assert!(same.errors.contains(said) && trials(&out) == before, "{same:?}");
+    let refused = || {
+        let refused = begin(&spec, &out).ended();
+        let said = format!("{} build was `", program.display());
+        assert!(refused.code == Some(2) && refused.errors.contains(&said), "{refused:?}");
+    };
+    build(2);
+    refused();
+    assert!(trials(&out) == before, "nothing was run");
+    // As an earlier version left it, which wrote down no builds.
+    let file = out.join("environment.json");
+    let mut environment = json(&file);
+    let versions = environment["versions"].as_array_mut().unwrap();
+    let all = versions.len();
+    versions.retain(|one| !one[0].as_str().unwrap().ends_with(" build"));
+    assert_eq!(all - versions.len(), 2, "krarup's and the server's");
+    fs::write(&file, environment.to_string()).unwrap();
+    for trial in before.keys() {
+        let file = trial.join("trial.json");
+        let mut manifest = json(&file);
+        let names = manifest["system"]["names"].as_object_mut().unwrap();
+        names.retain(|name, _| !name.ends_with(" build"));
+        fs::write(&file, manifest.to_string()).unwrap();
+    }
+    let ended = run(&spec, &out);
+    assert!(ended.errors.contains("did not write down which builds"), "{ended:?}");
+    let results = json(&out.join("results.json"));
+    assert!(results["environment"]["versions"].to_string().contains("not known and "), "{results}");
+    let ended = run(&spec, &out);
+    assert!(!ended.errors.contains("did not write down which builds"), "{ended:?}");
+    build(3);
+    refused();
 }
 
 /// Nor where they were in no plan while those of another system were measured.

@@ -121,11 +121,7 @@ fn what_is_no_older_result_is_named_with_a_hint() {
     let (spec, out) = place("history-refused", &SPEC.replace("min = 3", "min = 1"));
     run(&spec, &out);
     let mut other = json(&out.join("results.json"));
-    other["cells"]
-        .as_array_mut()
-        .unwrap()
-        .iter_mut()
-        .for_each(|cell| cell["levels"]["workload"] = "else".into());
+    other["cells"].as_array_mut().unwrap().iter_mut().for_each(|cell| cell["levels"]["clients"] = 7.into());
     let other = older(&out, "other", &other);
     let nothing = out.with_file_name("nothing");
     for (against, said) in [

@@ -1,6 +1,7 @@
 //! Where stations run.
 
 pub mod baselines;
+pub mod builds;
 pub mod calibrate;
 pub mod cap;
 mod cleanup;

@@ -105,7 +105,7 @@ pub struct StorageRequest<'a> {
     /// The client wants no answer.
     pub noreply: bool,
     /// The request's own bytes, if a server can be sent them as they are and will answer: single
-    /// blanks, the usual line ends, no `noreply`.
+    /// blanks between words and none elsewhere, CR LF, no `noreply`.
     pub verbatim: Option<&'a [u8]>,
 }
 

@@ -27,7 +27,7 @@ pub struct Meta<'a> {
     /// The client wants to hear only what is not as usual (`q`).
     pub quiet: bool,
     /// The request's own bytes, if a server can be sent them as they are and will answer: single
-    /// blanks, the usual line ends, not quiet.
+    /// blanks between words and none elsewhere, CR LF, not quiet.
     pub verbatim: Option<&'a [u8]>,
 }
 

@@ -14,6 +14,10 @@ use crate::{Limits, Parsed, find, number};
 /// memcached looks at no more words than these in a line that is not a retrieval; more is an error.
 const MOST_WORDS: usize = 8;
 
+/// The longest line that touches what it retrieves, in bytes: as much as memcached reads at once.
+/// On a longer one it closes the connection.
+const LONGEST_TOUCHING: usize = 16 << 10;
+
 /// The words of a line that is not a retrieval.
 struct Words<'a> {
     words: [&'a [u8]; MOST_WORDS],
@@ -35,8 +39,7 @@ impl<'a> Words<'a> {
             count += 1;
             length += word.len() + 1;
         }
-        // One blank after each word but the last, then CR LF.
-        Self { words: found, count, plain: length + 1 == line.used }
+        Self { words: found, count, plain: line.is_plain(length) }
     }
 
     /// memcached looks for the word at the end of the line, before it looks at anything else.
@@ -116,13 +119,13 @@ fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<CommandLine<'a>, Lin
         Some(found) => found,
         None if bytes.len() <= limits.line => return Err(Parsed::Incomplete { needed: bytes.len() + 1 }),
         None => {
-            if !begins_retrieval(bytes, limits) {
+            let Some(longest) = longest_retrieval(bytes, limits) else {
                 return Err(Parsed::Invalid(Refusal::Close { reply: b"" }));
-            }
-            let within = bytes.len().min(limits.retrieval_line + 1);
+            };
+            let within = bytes.len().min(longest + 1);
             match find::line_feed(&bytes[..within]) {
                 Some(found) => found,
-                None if bytes.len() <= limits.retrieval_line => {
+                None if bytes.len() <= longest => {
                     return Err(Parsed::Incomplete { needed: bytes.len() + 1 });
                 }
                 None => return Err(Parsed::Invalid(Refusal::Close { reply: LINE_TOO_LONG })),
@@ -133,14 +136,22 @@ fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<CommandLine<'a>, Lin
     Ok(CommandLine { bytes, used: newline + 1, text: text.strip_suffix(b"\r").unwrap_or(text), nul })
 }
 
-/// Whether a line that is longer than the common bound is one of those that may be long. There may
-/// be some blanks before its first word, but only so many that the word stands within the bound: it
-/// must not matter how much behind it has come.
-fn begins_retrieval(bytes: &[u8], limits: &Limits) -> bool {
+/// How long a line may be that is longer than the common bound, where it is one of those that may.
+/// There may be some blanks before its first word, but only so many that the word stands within the
+/// bound: it must not matter how much behind it has come.
+fn longest_retrieval(bytes: &[u8], limits: &Limits) -> Option<usize> {
     let blanks = bytes.iter().take_while(|&&byte| byte == b' ').count();
+    if blanks > limits.line.saturating_sub(b"gets ".len()).min(100) {
+        return None;
+    }
     let line = &bytes[blanks..];
-    blanks <= limits.line.saturating_sub(b"gets ".len()).min(100)
-        && [&b"get "[..], b"gets ", b"gat ", b"gats "].iter().any(|word| line.starts_with(word))
+    if line.starts_with(b"get ") || line.starts_with(b"gets ") {
+        return Some(limits.retrieval_line);
+    }
+    if line.starts_with(b"gat ") || line.starts_with(b"gats ") {
+        return Some(limits.retrieval_line.min(LONGEST_TOUCHING));
+    }
+    None
 }
 
 impl<'a> CommandLine<'a> {

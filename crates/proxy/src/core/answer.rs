@@ -72,8 +72,8 @@ impl Core {
                 self.books.count(|events| &mut events.desynchronised);
                 return untrusted("an answer before its question");
             }
-            let mut expected = self.expected_of(&pending);
-            let mut read = pending.read;
+            let mut read = self.upstreams.read_of_front(server);
+            let mut expected = self.expected_of(&pending, read.place);
             match response::parse_asked(rest, pending.expect, &mut expected, &mut read) {
                 Parsed::Complete { message, used: length } => {
                     if pending.recipient == Recipient::Greeting
@@ -111,10 +111,11 @@ impl Core {
         Ok(used)
     }
 
-    /// What the next answer of a connection must be about.
-    fn expected_of(&self, pending: &Pending) -> Expected<'_> {
+    /// What the next answer of a connection must be about, which has been read up to a place among
+    /// the keys that were asked for.
+    fn expected_of(&self, pending: &Pending, place: usize) -> Expected<'_> {
         match pending.recipient {
-            Recipient::Request(number) => Expected::by(&self.requests[number], pending),
+            Recipient::Request(number) => Expected::by(&self.requests[number], pending, place),
             Recipient::Greeting | Recipient::Detached | Recipient::Copy(_) => Expected::Anything,
         }
     }
@@ -228,7 +229,7 @@ impl Core {
         exchange.waiting -= 1;
         if exchange.copies == Copies::Winner {
             exchange.copies = Copies::None;
-            if self.asks_primary(number, reply, now) {
+            if self.asks_primary(number, reply) {
                 return;
             }
         }

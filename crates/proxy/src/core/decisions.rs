@@ -12,6 +12,10 @@
 //! left of the key (it was flushed, or its new value was too large) there is nothing to copy any
 //! more, and a read that has set how long it is kept says so behind the copy once more.
 //!
+//! After a reload, or when a server is back, another holder may be the first: it has no part in
+//! that order. What is written then waits until the earlier first has answered, and is sent behind
+//! its copies.
+//!
 //! Each loop knows of its own decisions, and each connection has its own order: what comes by
 //! another one may still overtake a copy.
 
@@ -22,6 +26,7 @@ use krarup_units::Stamp;
 use super::Core;
 use crate::exchange::{Copies, Exchange, LaterTouch, Needs};
 use crate::ids::{ConnectionId, PoolId, RequestId, ServerId};
+use crate::large::RequestBytes;
 use crate::merge::How;
 use crate::topology::Writes;
 use crate::upstreams::Pending;
@@ -54,6 +59,43 @@ impl Core {
         behind
     }
 
+    /// Whether a write waits until a server that is first for its key no longer has decided, whose
+    /// copies would undo it. Its client's next request waits for it, too.
+    pub(super) fn waits_for_decision(
+        &mut self,
+        number: RequestId,
+        sent: &[u8],
+        holders: &[ServerId],
+        source: RequestBytes<'_>,
+    ) -> bool {
+        let Some(deciding) = self.deciding.get(&KeyDigest::of(sent)) else { return false };
+        let is_elsewhere = |decision: &RequestId| {
+            let Needs { location, others, .. } = &*self.requests[*decision].rest;
+            let first = location.as_ref().map(|location| location.holders[0]);
+            first != Some(holders[0]) && others.iter().any(|other| holders.contains(other))
+        };
+        let Some(decision) = deciding.iter().copied().find(is_elsewhere) else { return false };
+        self.requests[decision].rest.followers.push(number);
+        if self.requests[number].rest.request.is_empty() {
+            self.requests.keep(number, source);
+        }
+        let exchange = &mut self.requests[number];
+        exchange.waiting = 1;
+        if let Some(client) = exchange.client {
+            self.clients.wait_for_youngest(client);
+        }
+        true
+    }
+
+    /// The writes that have waited for a decision are sent, in the order in which they came.
+    #[cold]
+    fn send_followers(&mut self, number: RequestId, now: Stamp) {
+        for write in std::mem::take(&mut self.requests[number].rest.followers) {
+            self.requests[write].waiting = 0;
+            self.with_kept_words(write, |core, request, source| core.ask(write, request, source, now));
+        }
+    }
+
     /// The decisions about a key that are to be copied to some of these servers.
     fn each_decision(&mut self, key: KeyDigest, holders: &[ServerId], mut with: impl FnMut(&mut Needs)) {
         for &number in self.deciding.get(&key).into_iter().flatten() {
@@ -82,6 +124,9 @@ impl Core {
         self.decision_ends(number);
         if copies == Copies::Deferred || answer.is_some_and(|answer| self.others_follow(number, answer)) {
             self.copy_to_others(number, copies, now);
+        }
+        if !self.requests[number].rest.followers.is_empty() {
+            self.send_followers(number, now);
         }
     }
 

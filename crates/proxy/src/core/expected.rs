@@ -30,7 +30,7 @@ pub(super) fn trace(word: &[u8]) -> u64 {
 }
 
 impl<'a> Expected<'a> {
-    pub(super) fn by(exchange: &'a Exchange, pending: &Pending) -> Self {
+    pub(super) fn by(exchange: &'a Exchange, pending: &Pending, place: usize) -> Self {
         let rest = exchange.rest.used();
         let part = rest.and_then(|rest| rest.parts.get(usize::from(pending.part)));
         if exchange.stage != Stage::Sent || part.is_some_and(|part| part.answered) || pending.follows {
@@ -38,7 +38,7 @@ impl<'a> Expected<'a> {
         }
         match pending.expect {
             Expect::Values { .. } => match rest.filter(|rest| rest.keys.len() > 0) {
-                Some(rest) => Self::InOrder(rest.keys.of(pending.part).gone_on_to(pending.read.place)),
+                Some(rest) => Self::InOrder(rest.keys.of(pending.part).gone_on_to(place)),
                 None => Self::One(exchange.visit.key.0),
             },
             Expect::Meta { .. } => Self::Meta(exchange.visit.key.0, rest.and_then(|rest| rest.opaque)),

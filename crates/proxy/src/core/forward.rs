@@ -79,7 +79,7 @@ fn write_value(out: &mut Outbox, data: &[u8], lent: Option<&Lent>) {
 }
 
 impl Core {
-    /// A worker takes the request and asks the servers that its keys name.
+    /// A worker takes the request, and the servers are asked.
     pub(super) fn carry_out(
         &mut self,
         number: RequestId,
@@ -98,6 +98,18 @@ impl Core {
         exchange.visit.queue_length = taken.waiting;
         exchange.visit.worker_was_idle = taken.was_idle;
         exchange.rest.answered_by(How::One);
+        self.ask(number, request, source, now);
+    }
+
+    /// Asks the servers that a request's keys name.
+    #[inline]
+    pub(super) fn ask(
+        &mut self,
+        number: RequestId,
+        request: &Request<'_>,
+        source: RequestBytes<'_>,
+        now: Stamp,
+    ) {
         match request {
             Request::Retrieve(retrieve) => self.retrieve(number, retrieve, now),
             Request::Store(store) => self.store(number, store, source, now),
@@ -264,6 +276,9 @@ impl Core {
         if !place.holders.iter().all(|&server| self.upstreams.takes(server, expect)) {
             return self.requests[number].rest.merge.local(ReplyClass::Error, request::ERROR);
         }
+        if !self.deciding.is_empty() && self.waits_for_decision(number, sent, &place.holders, source) {
+            return;
+        }
         if !self.admit(number, place.home, sent, now) {
             return;
         }
@@ -289,6 +304,7 @@ impl Core {
                 self.requests.keep(number, source);
             }
             self.send_to(place.holders[0], number, 0, false, expect, &mut request);
+            self.requests[number].rest.location = Some(place);
             self.decision_begins(number);
         } else {
             exchange.rest.answered_by(match place.holders.len() {
@@ -345,11 +361,13 @@ impl Core {
     /// The first holder has stored what a `cas` or a write with copies behind it brought, or has
     /// answered, or cannot, what came behind a `cas`: the others get it.
     pub(super) fn copy_to_others(&mut self, number: RequestId, copies: Copies, now: Stamp) {
-        let raw = std::mem::take(&mut self.requests[number].rest.request);
-        let large = self.requests[number].rest.lent.take();
+        let Needs { request, lent, others, location, .. } = &mut *self.requests[number].rest;
+        let (raw, large, mut others) = (std::mem::take(request), lent.take(), std::mem::take(others));
+        let place = location.take().expect("kept when the first holder was asked");
+        // What is in no pool any more needs no copy, and may be closed already.
+        others.retain(|&server| !self.upstreams.is_retired(server));
         let memory = large.as_ref().map(Lent::whole);
         let words = large.as_ref().map_or(&raw[..], Lent::bytes);
-        let others = std::mem::take(&mut self.requests[number].rest.others);
         let message = request::accepted(words);
         let value = match &message {
             Request::Store(store) => large::value(memory, store.data),
@@ -370,7 +388,6 @@ impl Core {
         };
         // That there was nothing to forget is no answer.
         let follows = matches!(&message, Request::Meta(meta) if meta::forgets(meta));
-        let place = self.routing.locate(self.requests[number].entry, key, now);
         let (sent, lifetimes) = (place.key(key), place.lifetimes);
         let role = if copies == Copies::Deferred { MetaRole::Answers } else { MetaRole::Follows };
         let mut request = |out: &mut Outbox| match &message {
@@ -817,9 +834,15 @@ impl Core {
         }
     }
 
-    /// `gat` reads at one holder; the others set the expiry time, and only their errors count.
+    /// `gat` reads at one holder; the others set the expiry time, once for a key that is asked for
+    /// twice, and only their errors count.
     fn touch_other_holders(&mut self, number: RequestId, exptime: i32, now: Stamp) {
+        let repeated = self.requests[number].rest.keys.repeated();
+        let mut repeated = repeated.into_iter().map(|(place, _)| place).peekable();
         for place in 0..self.requests[number].rest.keys.len() {
+            if repeated.next_if_eq(&place).is_some() {
+                continue;
+            }
             let rest = &self.requests[number].rest;
             let key = rest.keys.get(place);
             let Some(part) = rest.parts.get(usize::from(key.part)).copied() else { continue };

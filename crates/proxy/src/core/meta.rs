@@ -93,15 +93,6 @@ impl Core {
             self.fail_without_server(number, 0, &place.holders);
             return;
         };
-        if server != first {
-            let exchange = &mut self.requests[number];
-            exchange.copies = Copies::Winner;
-            exchange.rest.others.clear();
-            exchange.rest.others.push(first);
-            if exchange.rest.request.is_empty() {
-                exchange.rest.request.extend_from_slice(source.bytes);
-            }
-        }
         let asked =
             |role| move |out: &mut Outbox| meta::write(out.tail(), request, sent, role, place.lifetimes);
         self.send_to(server, number, 0, false, request.expect(), &mut asked(MetaRole::Answers));
@@ -115,21 +106,27 @@ impl Core {
                 self.touch_after_copies(key, &touch);
             }
         }
+        if server != first {
+            let exchange = &mut self.requests[number];
+            exchange.copies = Copies::Winner;
+            if exchange.rest.request.is_empty() {
+                exchange.rest.request.extend_from_slice(source.bytes);
+            }
+            exchange.rest.location = Some(place);
+        }
     }
 
     /// A holder that is not the first has answered a read. If it says that the client has won, the
     /// first one is asked, who gives that out once; whether it is.
-    pub(super) fn asks_primary(&mut self, number: RequestId, reply: &Response<'_>, now: Stamp) -> bool {
-        let first = self.requests[number].rest.others[0];
+    pub(super) fn asks_primary(&mut self, number: RequestId, reply: &Response<'_>) -> bool {
+        let place = self.requests[number].rest.location.take().expect("kept when another was asked");
+        let first = place.holders[0];
         let won = reply.meta_flags().any(|(letter, _)| letter == b'W');
         if !won || !self.upstreams.is_up(first) {
             return false;
         }
-        let mut buffer = [0; LONGEST_NAME];
-        let exchange = &self.requests[number];
-        let name = own(&exchange.rest.request).name(&mut buffer);
-        let place = self.routing.locate(exchange.entry, name, now);
         let Some(connection) = self.open_part(first, number, 0) else { return true };
+        let mut buffer = [0; LONGEST_NAME];
         let asked = own(&self.requests[number].rest.request);
         let sent = place.key(asked.name(&mut buffer));
         let pending = Pending::of(number, 0, false, asked.expect());

@@ -1,6 +1,6 @@
 //! The reply: its turn in the client's outbox, and what is done when it has left.
 
-use krarup_memcache::request;
+use krarup_memcache::{Request, request};
 use krarup_record::Outcome;
 use krarup_units::Lent;
 use krarup_units::Stamp;
@@ -87,17 +87,9 @@ impl Core {
     pub(super) fn pump(&mut self, now: Stamp) {
         self.pump_readers(now);
         while let Some((number, taken)) = self.dispatch.take_next() {
-            // Taken out while it is read, and put back with its memory: a `cas` needs it once more.
-            let raw = std::mem::take(&mut self.requests[number].rest.request);
-            let large = self.requests[number].rest.lent.take();
-            let words = large.as_ref().map_or(&raw[..], Lent::bytes);
-            let source = RequestBytes { bytes: words, memory: large.as_ref().map(Lent::whole) };
-            self.carry_out(number, &request::accepted(words), source, taken, now);
-            let exchange = &mut self.requests[number];
-            // Where it was finished at once, its place is free, and keeps no memory of it.
-            if exchange.stage != Stage::Left && exchange.rest.request.is_empty() {
-                exchange.rest.request = raw;
-            }
+            self.with_kept_words(number, |core, request, source| {
+                core.carry_out(number, request, source, taken, now);
+            });
         }
         // One place in the queue wakes one client; the next place, the next. Who is woken in vain
         // would lose its turn.
@@ -107,6 +99,25 @@ impl Core {
                 < self.settings.queue.max(1)
         {
             self.clients.admit_one();
+        }
+    }
+
+    /// Hands over a request whose words were kept. They are taken out while it is read, and put
+    /// back with their memory: a `cas` needs them once more.
+    pub(super) fn with_kept_words(
+        &mut self,
+        number: RequestId,
+        carry_out: impl FnOnce(&mut Self, &Request<'_>, RequestBytes<'_>),
+    ) {
+        let raw = std::mem::take(&mut self.requests[number].rest.request);
+        let large = self.requests[number].rest.lent.take();
+        let words = large.as_ref().map_or(&raw[..], Lent::bytes);
+        let source = RequestBytes { bytes: words, memory: large.as_ref().map(Lent::whole) };
+        carry_out(self, &request::accepted(words), source);
+        let exchange = &mut self.requests[number];
+        // Where it was finished at once, its place is free, and keeps no memory of it.
+        if exchange.stage != Stage::Left && exchange.rest.request.is_empty() {
+            exchange.rest.request = raw;
         }
     }
 }

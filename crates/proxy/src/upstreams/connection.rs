@@ -53,13 +53,13 @@ pub(crate) struct Pending {
     pub(crate) follows: bool,
     /// What kind of answer it is owed.
     pub(crate) expect: Expect,
-    /// How far that has been read, where it is not whole.
-    pub(crate) read: ValuesRead,
     /// The position of its first byte on this connection.
     start: u64,
     /// Before the write that carried the first byte; none while that has not left.
     pub(crate) sent: Option<Stamp>,
 }
+
+const _: () = assert!(size_of::<Pending>() <= 48, "thousands may be owed on one connection");
 
 impl Pending {
     /// A part of a request that is going to be sent.
@@ -82,8 +82,7 @@ impl Pending {
     }
 
     fn to(recipient: Recipient, expect: Expect) -> Self {
-        let read = ValuesRead::default();
-        Self { recipient, part: 0, follows: false, expect, read, start: 0, sent: None }
+        Self { recipient, part: 0, follows: false, expect, start: 0, sent: None }
     }
 }
 
@@ -98,6 +97,8 @@ pub(super) struct Connection {
     /// Requests on their way out.
     pub(super) out: Outbox,
     pending: VecDeque<Pending>,
+    /// How far the answer to the first of them has been read, where it is not whole.
+    pub(super) read: ValuesRead,
     /// How many of the pending, from the front, have been stamped as sent.
     stamped: usize,
     /// Whether the driver has been told that there is something to write.
@@ -119,6 +120,7 @@ impl Connection {
             failures: 0,
             out: Outbox::default(),
             pending: VecDeque::new(),
+            read: ValuesRead::default(),
             stamped: 0,
             dirty: false,
             dedicated: false,
@@ -186,28 +188,27 @@ impl Connection {
         self.pending.front()
     }
 
-    /// So much has been read of the next answer, which is not whole.
-    pub(super) fn note_read(&mut self, read: ValuesRead) {
-        if let Some(front) = self.pending.front_mut() {
-            front.read = read;
-        }
-    }
-
     /// The next answer has come, or never will.
     #[inline]
     pub(super) fn pop(&mut self) {
-        if let Some(pending) = self.pending.pop_front() {
-            self.stamped = self.stamped.saturating_sub(1);
+        if let Some(pending) = self.take_front() {
             self.window.answered(pending.start);
         }
+    }
+
+    #[inline]
+    fn take_front(&mut self) -> Option<Pending> {
+        let pending = self.pending.pop_front()?;
+        self.read = ValuesRead::default();
+        self.stamped = self.stamped.saturating_sub(1);
+        Some(pending)
     }
 
     /// The next answer has come at `now`, of so many bytes. Returns how long the connection was
     /// occupied since the one before, or since this was asked.
     #[inline]
     pub(super) fn answered(&mut self, reply: usize, now: Stamp) -> Nanos {
-        let Some(Pending { start, sent, .. }) = self.pending.pop_front() else { return Nanos::ZERO };
-        self.stamped = self.stamped.saturating_sub(1);
+        let Some(Pending { start, sent, .. }) = self.take_front() else { return Nanos::ZERO };
         self.window.answered(start);
         let end = self.pending.front().map_or_else(|| self.out.end(), |next| next.start);
         self.window.keep_pace(reply.max((end - start) as usize), sent, now)

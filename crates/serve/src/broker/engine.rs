@@ -171,6 +171,11 @@ pub enum BrokerNotice {
     Takes,
     /// The store refuses to read what is not in memory, and why: requests that need it wait.
     Unread(String),
+    /// The store refuses a sweep of the outbox, or to clear away what is over, and why; told once
+    /// until it does neither.
+    Unswept(String),
+    /// It takes sweeps again.
+    Swept,
     /// The store is out of reach, and why: requests that change something wait.
     Lost(String),
     /// The store is there again.
@@ -273,6 +278,8 @@ struct Engine<N> {
     reluctant: Option<Refusal>,
     /// The store has refused to read something.
     unread: Option<Refusal>,
+    /// Whether the store has refused something of the last sweep.
+    unswept: bool,
     deposed: bool,
     /// Whether the store cannot be reached.
     store_lost: bool,
@@ -424,6 +431,7 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
             write_at: clock.now(),
             reluctant: None,
             unread: None,
+            unswept: false,
             deposed: false,
             store_lost: false,
             silence: StoreSilence::new(clock.now()),
@@ -475,7 +483,10 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
                     self.write_at = now + RELUCTANT;
                     self.is_refused(why);
                 }
-                JournalEvent::Swept(found) => self.take_in(&found),
+                JournalEvent::Swept { found, refused } => {
+                    self.take_in(&found);
+                    self.is_swept(refused);
+                }
                 JournalEvent::Fetched(Ok(fetched)) => {
                     if let Some(refusal) = &mut self.unread {
                         refusal.takes = true;
@@ -521,6 +532,14 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
             (self.notice)(BrokerNotice::Unread(why));
         }
         self.unread = Some(Refusal { last: now, takes: false });
+    }
+
+    /// A sweep is over, of which the store has refused something for this reason.
+    fn is_swept(&mut self, refused: Option<String>) {
+        let before = std::mem::replace(&mut self.unswept, refused.is_some());
+        if before != self.unswept {
+            (self.notice)(refused.map_or(BrokerNotice::Swept, BrokerNotice::Unswept));
+        }
     }
 
     fn takes(&mut self) {
@@ -618,7 +637,8 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         // What those did who could go on.
         self.feed();
         if let Some(BrokerAdmin { slot, live, .. }) = &self.admin {
-            let takes = !self.store_lost && !self.silence.lasts() && self.reluctant.is_none();
+            let refuses = self.reluctant.is_some() || self.unswept;
+            let takes = !self.store_lost && !self.silence.lasts() && !refuses;
             live.publish(takes, || self.broker.live(self.clock.now()));
             let stops = self.stop_by.is_some() || self.settings.ending.announced.load(Ordering::SeqCst);
             slot.publish(|| {

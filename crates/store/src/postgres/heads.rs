@@ -15,7 +15,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::blocking::BlockingSession;
-use super::place::{Database, LEASE, Reconnecting, StoreError, is_fatal};
+use super::place::{Database, LEASE, Reconnecting, StoreError, TIMED, UNTIMED, is_fatal};
 use super::rows::{NameTable, read, wall};
 use krarup_broker::job::Id;
 use krarup_broker::queues::{Fetch, Fetched, OVERHEAD, READ_FOR_AGE, StoredQueue};
@@ -212,7 +212,7 @@ impl Drop for Alive {
 /// Reads what the queues want, so many messages of a line at most.
 fn fetch(client: &mut BlockingSession, shard: Shard, fetch: &Fetch, most: usize) -> Result<Fetched, Error> {
     let (line, from, most) = match fetch {
-        Fetch::Begin => return client.batch_execute(INDEXES).map(|()| Fetched::default()),
+        Fetch::Begin => return make_indexes(client).map(|()| Fetched::default()),
         Fetch::Named(ids) => return named(client, ids),
         Fetch::Heads(line, from) => (line, *from, most),
         Fetch::First(line) => (line, (0, 0), READ_FOR_AGE),
@@ -237,6 +237,14 @@ fn fetch(client: &mut BlockingSession, shard: Shard, fetch: &Fetch, most: usize)
     let found = lines.first().map_or(0, |line| line.get::<_, i64>(19));
     let complete = found < limit && lines.len() as i64 == found;
     Ok(Fetched { rows: rows(&lines), complete, ..Fetched::default() })
+}
+
+/// The lines' indexes take as long as there are many messages.
+fn make_indexes(client: &mut BlockingSession) -> Result<(), Error> {
+    client.batch_execute(UNTIMED)?;
+    let made = client.batch_execute(INDEXES);
+    let timed = client.batch_execute(TIMED);
+    made.and(timed)
 }
 
 fn rows(lines: &[Row]) -> Vec<krarup_broker::changes::MessageRow> {

@@ -12,7 +12,8 @@ use tokio_postgres::Error;
 use super::blocking::BlockingSession;
 use super::heads::INDEXES;
 use super::place::{
-    Database, END_HOLDER, IS_OVERDUE, LEASE, LIGHT, LOOK, OWN, StoreError, lock_of, migrate, only_reads,
+    Database, END_HOLDER, IS_OVERDUE, LEASE, LIGHT, LOOK, OWN, StoreError, TIMED, lock_of, migrate,
+    only_reads,
 };
 use super::silence::OwnerSilence;
 use crate::owners::ShardOwner;
@@ -63,7 +64,7 @@ impl ShardMember {
     /// # Errors
     /// The database cannot be reached, or refuses.
     pub fn begin(place: Database, shards: u32, mut waits: impl FnMut()) -> Result<Self, StoreError> {
-        let mut client = place.connect()?;
+        let mut client = place.connect_untimed()?;
         migrate(&mut client)?;
         let mut told = false;
         while !join(&mut client, shards)? {
@@ -78,6 +79,7 @@ impl ShardMember {
             thread::sleep(LOOK);
         }
         place.tell_largest(&mut client)?;
+        client.batch_execute(TIMED)?;
         let number =
             client.query_one("INSERT INTO krarup.member DEFAULT VALUES RETURNING number", &[])?.get(0);
         while !say_so(&mut client, number)? {

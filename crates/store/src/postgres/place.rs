@@ -23,6 +23,10 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// Saying that the owner is there needs no disk: what it writes afterwards is on disk only together
 /// with it.
 pub(super) const LIGHT: &str = "SET synchronous_commit = off";
+/// A broker that begins counts, reads or indexes all messages in one statement each, which takes as
+/// long as there are many; afterwards statements may take what the server says.
+pub(super) const UNTIMED: &str = "SET statement_timeout = 0";
+pub(super) const TIMED: &str = "RESET statement_timeout";
 /// What makes plans in all sessions that read and write messages.
 pub(super) const SETTINGS: &str = include_str!("session.sql");
 /// How often it is looked whether a pooler stands between.
@@ -69,9 +73,12 @@ pub enum StoreError {
     /// The text after `--store` is no address of a database.
     #[error("the address of the database is not understood: {}", .0.what)]
     Address(Mistake),
-    /// The database cannot be reached, or refuses.
+    /// The database cannot be reached, or not used yet.
     #[error("{}", .0.what)]
     Database(Mistake),
+    /// The database answers, and refuses.
+    #[error("{}", .0.what)]
+    Refused(Mistake),
     /// Between this broker and the database is a pooler that gives its sessions to one transaction
     /// after the other.
     #[error(
@@ -96,7 +103,8 @@ pub enum StoreError {
 
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
-        Self::Database(Mistake::new(words(&error), hint_of(&error)))
+        let mistake = Mistake::new(words(&error), hint_of(&error));
+        if is_fatal(&error) { Self::Database(mistake) } else { Self::Refused(mistake) }
     }
 }
 
@@ -104,7 +112,7 @@ impl StoreError {
     /// What would do about it; empty: nothing is known.
     pub fn hint(&self) -> &str {
         match self {
-            Self::Address(mistake) | Self::Database(mistake) => &mistake.hint,
+            Self::Address(mistake) | Self::Database(mistake) | Self::Refused(mistake) => &mistake.hint,
             Self::Pooled => {
                 "connect to PostgreSQL itself, or set pool_mode = session for this database in pgbouncer"
             }
@@ -175,6 +183,7 @@ impl Database {
             return Err(StoreError::Pooled);
         }
         let (mut client, unencrypted) = self.begin()?;
+        client.batch_execute(UNTIMED)?;
         migrate(&mut client)?;
         let mut warnings = Replication::of(&mut client)?.warnings();
         warnings.extend(unencrypted);
@@ -243,6 +252,14 @@ impl Database {
     /// A session whose calls wait for their answers.
     pub(super) fn connect(&self) -> Result<BlockingSession, StoreError> {
         Ok(self.begin()?.0)
+    }
+
+    /// The same, for a broker that begins: its statements take as long as they need, until
+    /// [`TIMED`].
+    pub(super) fn connect_untimed(&self) -> Result<BlockingSession, StoreError> {
+        let mut client = self.connect()?;
+        client.batch_execute(UNTIMED)?;
+        Ok(client)
     }
 
     /// The same, and what to know where it is not encrypted and was to be.

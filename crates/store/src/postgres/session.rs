@@ -69,7 +69,7 @@ const SWEEP: &str = "SELECT CASE WHEN set_config('krarup.counts', 'no', true) = 
 /// Clears the archive by one more step, and tells whether a sweep's worth lies in the outbox, or
 /// the last sweep found as much as it takes: the next one looks from where that one began.
 const PRUNE: &str = "SELECT krarup.prune(), EXISTS (SELECT FROM krarup.incoming ORDER BY number OFFSET 999) \
-                            OR EXISTS (SELECT FROM krarup.broker WHERE number = $1 AND looked < renewed - interval '2.2 s')";
+                            OR EXISTS (SELECT FROM krarup.broker WHERE number = $1 AND looked = looks_from)";
 /// Rows of one kind that a sweep takes at most.
 const SWEPT_AT_ONCE: i32 = 1_000;
 /// Messages of one state that a kick, or the end of a tube, changes in one statement: it is over

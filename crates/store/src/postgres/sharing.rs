@@ -7,7 +7,7 @@
 use std::thread;
 
 use super::blocking::BlockingSession;
-use super::place::{Database, LOOK, OWN, StoreError, migrate};
+use super::place::{Database, LOOK, OWN, StoreError, TIMED, migrate};
 
 const BEGIN: &str = include_str!("shared/begin.sql");
 
@@ -33,7 +33,7 @@ impl Sharing {
     /// # Errors
     /// The database cannot be reached, or refuses.
     pub fn begin(place: Database, mut waits: impl FnMut(&str)) -> Result<Self, StoreError> {
-        let mut client = place.connect()?;
+        let mut client = place.connect_untimed()?;
         migrate(&mut client)?;
         let mut told = None;
         loop {
@@ -58,6 +58,7 @@ impl Sharing {
             thread::sleep(LOOK);
         }
         place.tell_largest(&mut client)?;
+        client.batch_execute(TIMED)?;
         let number =
             client.query_one("INSERT INTO krarup.broker DEFAULT VALUES RETURNING number", &[])?.get(0);
         Ok(Self { place, number, first: client })

@@ -77,13 +77,17 @@ impl SweepStart {
         if now >= self.whole_at { 0 } else { self.from }
     }
 
-    /// A sweep is over, and this was the lowest number that it found. Whether it is to be noted
-    /// which number is the next: sweeps in between begin from now on where that was before.
-    fn advance(&mut self, begun: Instant, ended: Instant, lowest: Option<i64>) -> bool {
+    /// A sweep is over, answered or refused.
+    fn end(&mut self, begun: Instant, ended: Instant) {
         let took = ended.duration_since(begun);
         if begun >= self.whole_at && took > LONG_SWEEP {
             self.whole_at = ended + took * REST;
         }
+    }
+
+    /// It was answered, and this was the lowest number that it found. Whether it is to be noted
+    /// which number is the next: sweeps in between begin from now on where that was before.
+    fn advance(&mut self, begun: Instant, lowest: Option<i64>) -> bool {
         let is_gone = lowest.is_none_or(|lowest| lowest >= self.next);
         let advances = is_gone && begun.duration_since(self.noted) >= OPEN;
         if advances {
@@ -134,9 +138,11 @@ impl Sweeper {
         if !self.shard.is_whole() {
             values.extend([&of as &(dyn ToSql + Sync), &number]);
         }
-        let rows = self.client.query(&self.statement, &values)?;
+        let answered = self.client.query(&self.statement, &values);
+        self.start.end(begun, Instant::now());
+        let rows = answered?;
         let lowest = rows.first().map(|row| row.get::<_, i64>(0));
-        if self.start.advance(begun, Instant::now(), lowest) {
+        if self.start.advance(begun, lowest) {
             self.start.note(next_number(&mut self.client)?, Instant::now());
         }
         let found = rows.first().map_or(0, |row| row.get::<_, i64>(6));
@@ -196,6 +202,12 @@ fn next_number(client: &mut BlockingSession) -> Result<i64, Error> {
 mod tests {
     use super::*;
 
+    /// A sweep that is answered; whether the next number is to be noted.
+    fn sweep(start: &mut SweepStart, begun: Instant, ended: Instant, lowest: Option<i64>) -> bool {
+        start.end(begun, ended);
+        start.advance(begun, lowest)
+    }
+
     #[test]
     fn sweeps_that_are_short_read_all_there_is() {
         let begin = Instant::now();
@@ -203,7 +215,7 @@ mod tests {
         for seconds in [0, 5, 10, 15] {
             let now = begin + Duration::from_secs(seconds);
             assert_eq!(start.at(now), 0);
-            assert_eq!(start.advance(now, now + LONG_SWEEP, None), seconds >= OPEN.as_secs());
+            assert_eq!(sweep(&mut start, now, now + LONG_SWEEP, None), seconds >= OPEN.as_secs());
         }
     }
 
@@ -213,19 +225,32 @@ mod tests {
         let begin = Instant::now();
         let at = |seconds: u64| begin + Duration::from_secs(seconds);
         let mut start = SweepStart::new(100, begin);
-        assert!(!start.advance(at(0), at(4), Some(7)));
+        assert!(!sweep(&mut start, at(0), at(4), Some(7)));
         // What it has found is not gone yet.
-        assert!(!start.advance(at(10), at(10), Some(7)));
+        assert!(!sweep(&mut start, at(10), at(10), Some(7)));
         assert_eq!(start.at(at(11)), 0);
-        assert!(start.advance(at(11), at(11), Some(100)));
+        assert!(sweep(&mut start, at(11), at(11), Some(100)));
         start.note(500, at(11));
         assert_eq!(start.at(at(12)), 100);
         // A transaction may be open for some time that has a number below that.
-        assert!(!start.advance(at(20), at(20), None));
-        assert!(start.advance(at(21), at(21), None));
+        assert!(!sweep(&mut start, at(20), at(20), None));
+        assert!(sweep(&mut start, at(21), at(21), None));
         assert_eq!((start.at(at(83)), start.at(at(84))), (500, 0));
         // By then it is short again.
-        start.advance(at(84), at(84), None);
+        sweep(&mut start, at(84), at(84), None);
         assert_eq!(start.at(at(85)), 0);
+    }
+
+    /// As where the database cancels what takes too long.
+    #[test]
+    fn after_a_long_sweep_that_is_refused_others_begin_behind_what_is_gone() {
+        let begin = Instant::now();
+        let at = |seconds: u64| begin + Duration::from_secs(seconds);
+        let mut start = SweepStart::new(100, begin);
+        assert!(sweep(&mut start, at(10), at(10), None));
+        start.note(500, at(10));
+        assert_eq!(start.at(at(11)), 0);
+        start.end(at(11), at(12));
+        assert_eq!((start.at(at(13)), start.at(at(32))), (100, 0));
     }
 }

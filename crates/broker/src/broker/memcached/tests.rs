@@ -241,6 +241,24 @@ fn what_queues_do_not_know_is_refused_and_the_conversation_goes_on() {
 }
 
 #[test]
+fn the_binary_protocol_is_refused_in_its_own_form() {
+    let mut broker = broker(false);
+    let id = broker.opened_memcached();
+    let mut asked = [0; 24];
+    (asked[0], asked[1]) = (0x80, 0x0a);
+    asked[12..16].copy_from_slice(b"opaq");
+    assert_eq!(broker.read(id, &asked[..23], NOW, NOW), 0);
+    assert_eq!(broker.read(id, &asked, NOW, NOW), asked.len());
+    let output = broker.output(id).unsent();
+    assert_eq!(output[..8], [0x81, 0x0a, 0, 0, 0, 0, 0, 0x81]);
+    assert_eq!((&output[12..16], output.len()), (&b"opaq"[..], 24 + usize::from(output[11])));
+    let length = output.len();
+    broker.written(id, length, NOW);
+    assert!(broker.finished(id));
+    assert_eq!(errors(&broker), (0, 1));
+}
+
+#[test]
 fn where_a_secret_is_set_the_first_value_says_it() {
     let mut broker = broker(false);
     broker.settings.secret = Some("hush".into());

@@ -154,6 +154,76 @@ pub(crate) fn a_right_that_is_missing_is_told(cluster: &Cluster, mode: &str) {
     assert!(ended.success && told(&ended) == [0, 0, 2, 2], "{mode}: {ended:?}");
 }
 
+/// What applications have put comes when it can be read again; clients are served all the same.
+pub(crate) fn a_sweep_that_an_owner_is_refused_is_told(cluster: &Cluster) {
+    let (name, user) = ("unswept", "few_owned");
+    cluster.sql("postgres", &format!("CREATE ROLE {user} LOGIN"));
+    cluster.sql("postgres", &format!("CREATE DATABASE {name} OWNER {user}"));
+    let store = cluster.at(name).replace("user=krarup", &format!("user={user}"));
+    let (mut broker, admin) = broker_with_admin(&store, "owned");
+    let mut peer = broker.connect();
+    for (id, right, table) in [(1, "SELECT", "incoming"), (3, "DELETE", "archive")] {
+        cluster.sql(name, &format!("REVOKE {right} ON krarup.{table} FROM {user}"));
+        broker.says_text(&format!("refuses a sweep: permission denied for table {table}"));
+        until("it is not ready", || asked(admin, "GET", "/ready").starts_with("HTTP/1.1 503"));
+        say(&mut peer, PUT, &format!("INSERTED {id}\r\n"));
+        say(&mut peer, "reserve\r\n", &format!("RESERVED {id} 1\r\nx\r\n"));
+        cluster.sql(name, "SELECT krarup.put('default', 'y')");
+        cluster.sql(name, &format!("GRANT {right} ON krarup.{table} TO {user}"));
+        broker.says_text("the database takes sweeps again");
+        until("it is ready", || asked(admin, "GET", "/ready").starts_with("HTTP/1.1 200"));
+        say(&mut peer, "reserve\r\n", &format!("RESERVED {} 1\r\ny\r\n", id + 1));
+    }
+    let ended = broker.stop();
+    assert!(ended.success && told(&ended) == [0; 4], "{ended:?}");
+    let lines = ["refuses a sweep", "takes sweeps again"];
+    assert_eq!(lines.map(|line| ended.errors.matches(line).count()), [2, 2], "{ended:?}");
+}
+
+/// What it begins with is as long as there are many messages, and is tried until it is not refused.
+pub(crate) fn a_broker_begins_whatever_time_statements_may_take(cluster: &Cluster, mode: &str) {
+    let name = format!("begins_{mode}");
+    let store = cluster.database(&name);
+    // It makes the tables.
+    assert!(broker(&store, mode).stop().success);
+    // Each mode changes this row when it begins.
+    let cancels = |when: &str| {
+        format!(
+            "CREATE OR REPLACE FUNCTION cancels() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$ BEGIN IF {when} THEN RAISE 'too long' USING ERRCODE = 'query_canceled'; END IF; RETURN NEW; END $$"
+        )
+    };
+    cluster.sql(
+        &name,
+        &format!(
+            "INSERT INTO krarup.message (id, tube, state, priority, due, delay, ttr, created, holder, \
+                                         reserves, timeouts, releases, buries, kicks, body) \
+             VALUES (nextval('krarup.message_id'), 'default', 3, 1, now() + interval '1 hour', 0, -1, now(), 0, \
+                     0, 0, 0, 0, 0, 'x'); \
+             {}; \
+             CREATE TRIGGER cancels BEFORE UPDATE ON krarup.message_row FOR EACH ROW EXECUTE FUNCTION cancels(); \
+             CREATE FUNCTION tells() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$ BEGIN NEW.memcached := current_setting('statement_timeout'); RETURN NEW; END $$; \
+             CREATE TRIGGER tells BEFORE UPDATE ON krarup.owner FOR EACH ROW EXECUTE FUNCTION tells()",
+            cancels("true")
+        ),
+    );
+    cluster.sql("postgres", &format!("ALTER DATABASE {name} SET statement_timeout = '1min'"));
+    let begin = ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--mode", mode];
+    let mut broker = Program::begin(&begin);
+    broker.says_text("refuses to let this broker begin: too long; this broker goes on waiting");
+    cluster.sql(&name, &cancels("current_setting('statement_timeout') <> '0'"));
+    broker.says_text("the database refuses no longer");
+    let broker = broker.listening();
+    assert_eq!(cluster.sql(&name, "SELECT state = 0 OR ttr > 0 FROM krarup.message"), "t");
+    // From then on its statements may take what those of others may.
+    if mode == "owned" {
+        assert_eq!(cluster.sql(&name, "SELECT memcached FROM krarup.owner WHERE shard = 0"), "1min");
+    }
+    let ended = broker.stop();
+    assert!(ended.success && !ended.errors.contains("out of reach"), "{mode}: {ended:?}");
+}
+
 /// Those of its connections that have a session answer all clients.
 pub(crate) fn clients_are_answered_where_most_connections_cannot_be_had_again(cluster: &Cluster) {
     const LOOKS: usize = 20;

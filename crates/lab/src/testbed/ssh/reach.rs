@@ -2,11 +2,12 @@
 //! where it is not there yet.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use krarup_units::Mistake;
 
+use super::super::builds;
 use super::super::error::StationError;
 use super::super::process::{Feed, PATIENCE};
 use super::super::remote::{CARRYING, Remote, RemotePlace, RemoteRun, kept};
@@ -32,20 +33,8 @@ impl Binary {
     /// # Errors
     /// From the system.
     pub fn read(path: &Path) -> io::Result<Self> {
-        use sha2::{Digest, Sha256};
-        let mut digest = Sha256::new();
-        let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
-        loop {
-            let bytes = reader.fill_buf()?;
-            if bytes.is_empty() {
-                break;
-            }
-            digest.update(bytes);
-            let count = bytes.len();
-            reader.consume(count);
-        }
-        let hash = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { path: path.to_owned(), size: fs::metadata(path)?.len(), hash })
+        let (hash, size) = (builds::hash(path)?, fs::metadata(path)?.len());
+        Ok(Self { path: path.to_owned(), size, hash })
     }
 }
 

@@ -67,6 +67,11 @@ fn only_what_a_server_will_answer_is_sent_as_it_is() {
         "set a 0 0 1 foo\r\nx\r\n",
         " set a 0 0 1\r\nx\r\n",
         "set a 0 0 1 \r\nx\r\n",
+        // Each as long as the usual line.
+        " set a 0 0 1\nx\r\n",
+        "set  a 0 0 1\nx\r\n",
+        "set a 0 0 1 \nx\r\n",
+        " cas a 0 0 1 7\nx\r\n",
         "set a 0 0 +1\r\nx\r\n",
         "set a 00 0 1\r\nx\r\n",
         "cas a 0 0 1 +7\r\nx\r\n",
@@ -175,6 +180,13 @@ fn lines_that_never_end_close_the_connection() {
     assert_eq!(read(&[b'x'; 2_048]), Parsed::Incomplete { needed: 2_049 });
     assert_eq!(refusal(&[&b"set "[..], &[b'k'; 3_000], b" 0 0 1\r\n"].concat()), close(b""));
     assert_eq!(refusal(&[&b"get "[..], &vec![b'x'; 1 << 20]].concat()), close(LINE_TOO_LONG));
+    for word in ["gat", "gats", " gat"] {
+        let line = |length: usize| [word, " 0", &" k".repeat(length / 2)].concat()[..length].to_owned();
+        let most = format!("{}\n", line(16 << 10));
+        assert!(matches!(read(most.as_bytes()), Parsed::Complete { used, .. } if used == most.len()));
+        let longer = format!("{}\n", line((16 << 10) + 1));
+        assert_eq!(refusal(longer.as_bytes()), close(LINE_TOO_LONG), "{word}");
+    }
     assert_eq!(refusal(b"GET / HTTP/1.1\r\n"), close(b""));
     assert_eq!(refusal(&[0x80; 24]), close(NO_BINARY));
     assert_eq!(read(&[0x80; 23]), Parsed::Incomplete { needed: 24 });

@@ -227,6 +227,99 @@ fn a_reload_meanwhile_changes_nothing_of_the_order() {
     assert_eq!((world.replied(first), world.replied(second)), ("STORED\r\n".into(), "DELETED\r\n".into()));
 }
 
+/// Three servers that hold everything, the first of which is taken out by [`without_first`].
+fn three(writes: Writes) -> PoolSpec {
+    PoolSpec { writes, ..PoolSpec::of("main", vec![0, 1, 2]) }
+}
+
+fn without_first(world: &mut World, writes: Writes) {
+    let pools = vec![PoolSpec { writes, ..PoolSpec::of("main", vec![0, 1]) }];
+    let topology = Topology { servers: names(3).split_off(1), pools, routes: Vec::new() };
+    world.core.reconfigure(settings(), topology, world.now);
+}
+
+/// The new first holder would carry it out before the copies come.
+#[test]
+fn a_write_waits_for_the_decision_of_a_server_that_was_first_before() {
+    for (write, answer) in [("delete a\r\n", "DELETED\r\n"), ("append a 0 0 1\r\nz\r\n", "STORED\r\n")] {
+        let (mut world, first, second) = deciding(three(Writes::All));
+        without_first(&mut world, Writes::All);
+        world.send(second, format!("{write}get a\r\n"));
+        assert_eq!((world.asked(1), world.asked(2)), (String::new(), String::new()));
+        world.answer(0, "STORED\r\n");
+        for server in [1, 2] {
+            assert_eq!(world.asked(server), format!("{COPY}{write}"));
+            world.answer(server, format!("STORED\r\n{answer}"));
+        }
+        assert_eq!((world.replied(first), world.replied(second)), ("STORED\r\n".into(), answer.into()));
+        assert_eq!(world.asked(1) + &world.asked(2), "get a\r\n");
+        assert!(world.core.deciding.is_empty());
+    }
+    let (mut world, first, second) = deciding(three(Writes::All));
+    without_first(&mut world, Writes::All);
+    world.send(second, "delete a\r\n");
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+    assert_eq!((world.asked(1), world.asked(2)), ("delete a\r\n".into(), "delete a\r\n".into()));
+    world.answer(1, "DELETED\r\n").answer(2, "DELETED\r\n");
+    assert_eq!(world.replied(first), "SERVER_ERROR server-0:1: gone\r\n");
+    assert_eq!(world.replied(second), "DELETED\r\n");
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}
+
+#[test]
+fn so_it_does_where_no_client_waits_for_the_copies() {
+    let mut world = one_pool(three(Writes::Async));
+    let client = world.client();
+    let (old, new) = ("set a 0 0 1\r\nx\r\n", "set a 0 0 1\r\ny\r\n");
+    world.send(client, old);
+    assert_eq!(world.asked(0), old);
+    without_first(&mut world, Writes::Async);
+    world.send(client, new);
+    assert_eq!((world.asked(1), world.asked(2)), (String::new(), String::new()));
+    world.answer(0, "STORED\r\n");
+    assert_eq!((world.asked(1), world.asked(2)), (format!("{old}{new}"), old.into()));
+    world.answer(1, "STORED\r\nSTORED\r\n");
+    assert_eq!((world.replied(client), world.asked(2)), ("STORED\r\nSTORED\r\n".into(), new.into()));
+    world.answer(2, "STORED\r\nSTORED\r\n");
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+    assert_eq!(world.core.pools()[0].counts().dropped, 0);
+}
+
+#[test]
+fn a_server_that_is_taken_out_is_sent_no_copy() {
+    let set = "set a 0 0 1\r\ny\r\n";
+    for (writes, write) in [(Writes::All, CAS), (Writes::Async, set)] {
+        let mut world = one_pool(PoolSpec { writes, ..copied() });
+        let client = world.client();
+        world.send(client, write);
+        assert_eq!((world.asked(0), world.asked(1)), (write.into(), String::new()));
+        let pools = vec![PoolSpec { writes, ..PoolSpec::of("main", vec![0]) }];
+        let topology = Topology { servers: names(1), pools, routes: Vec::new() };
+        world.core.reconfigure(settings(), topology, world.now);
+        world.core.server_closed(1);
+        world.answer(0, "STORED\r\n");
+        assert_eq!(world.replied(client), "STORED\r\n");
+        assert_eq!((world.core.events().disagreements, world.core.pools()[0].counts().dropped), (0, 0));
+        assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+    }
+}
+
+/// By what holds when the copy is sent it would be another client's key.
+#[test]
+fn a_copy_has_the_name_under_which_its_write_was_sent() {
+    let mut world = one_pool(copied());
+    let client = world.client();
+    world.send(client, "cas t:a 0 0 1 7\r\ny\r\n");
+    assert_eq!(world.asked(0), "cas t:a 0 0 1 7\r\ny\r\n");
+    let routes = vec![Route { prefix: b"t:".to_vec(), pool: 0, strip: true, add: Vec::new() }];
+    let topology = Topology { routes, ..Topology::replicated(names(2), MultiGet::Whole) };
+    world.core.reconfigure(settings(), topology, world.now);
+    world.answer(0, "STORED\r\n");
+    assert_eq!(world.asked(1), "set t:a 0 0 1\r\ny\r\n");
+    world.answer(1, "STORED\r\n");
+    assert_eq!(world.replied(client), "STORED\r\n");
+}
+
 #[test]
 fn a_large_value_behind_a_cas_is_copied_in_its_turn() {
     let length = 2 * LARGE_REQUEST;

@@ -71,6 +71,21 @@ fn which_client_has_won_is_decided_by_the_first_server_alone() {
 }
 
 #[test]
+fn the_first_server_is_asked_for_the_key_that_another_was_asked_for() {
+    let mut world = World::new(2, settings());
+    let client = world.client();
+    world.send(client, "mg t:a v\r\nmg t:a v\r\n");
+    assert_eq!((world.asked(0), world.asked(1)), ("mg t:a v\r\n".into(), "mg t:a v\r\n".into()));
+    let routes = vec![Route { prefix: b"t:".to_vec(), pool: 0, strip: true, add: Vec::new() }];
+    let topology = Topology { routes, ..Topology::replicated(names(2), MultiGet::Whole) };
+    world.core.reconfigure(settings(), topology, world.now);
+    world.answer(1, "VA 1 W X\r\nx\r\n");
+    assert_eq!(world.asked(0), "mg t:a v\r\n");
+    world.answer(0, "VA 1 X\r\nx\r\nVA 1 W X\r\nx\r\n");
+    assert_eq!(world.replied(client), "VA 1 X\r\nx\r\nVA 1 W X\r\nx\r\n");
+}
+
+#[test]
 fn a_read_that_changes_something_changes_it_everywhere() {
     let mut world = World::new(2, settings());
     let client = world.client();

@@ -52,13 +52,12 @@ fn a_multi_get_asks_each_server_once_and_keeps_the_order_of_the_keys() {
     assert_eq!((visit.keys, visit.hits, visit.misses, servers.len()), (5, 4, 1, 3));
 }
 
-/// That many keys in one line are legal, and each was compared with all before it: for minutes no
-/// other client was served.
+/// As many keys as one line may have.
 #[test]
-fn a_gat_of_very_many_keys_is_divided_at_once() {
+fn a_gat_of_many_keys_is_divided_among_servers() {
     let mut world = one_pool(placed("main", vec![0, 1], 1));
     let client = world.client();
-    let keys: Vec<String> = (0..60_000).map(|number| format!("k{number}")).collect();
+    let keys: Vec<String> = (0..2_700).map(|number| format!("k{number}")).collect();
     world.send(client, format!("gat 0 {} k7 k8\r\n", keys.join(" ")));
     let asked = [world.asked(0), world.asked(1)];
     let count =
@@ -69,6 +68,24 @@ fn a_gat_of_very_many_keys_is_divided_at_once() {
         let mut times = asked.each_ref().map(at);
         times.sort_unstable();
         assert_eq!(times, [0, 2], "{again} is asked of one server");
+    }
+}
+
+/// One line may have a key thousands of times, and all clients' requests go by the same connection.
+#[test]
+fn a_gat_touches_a_key_once_at_its_other_holders() {
+    for times in [1, 2, 40] {
+        let mut world = one_pool(PoolSpec { reads: Reads::Primary, ..placed("main", vec![0, 1], 2) });
+        let client = world.client();
+        let (key, other) = (key_at(&mut world, &[0, 1]), key_at(&mut world, &[1, 0]));
+        let keys = format!(" {key}").repeat(times);
+        world.send(client, format!("gat 60 {other}{keys}\r\n"));
+        assert_eq!(world.asked(0), format!("gat 60{keys}\r\ntouch {other} 60\r\n"));
+        assert_eq!(world.asked(1), format!("gat 60 {other}\r\ntouch {key} 60\r\n"));
+        let (first, others) = (value(&other, "x"), value(&key, "x").repeat(times));
+        world.answer(0, format!("{others}END\r\nTOUCHED\r\n"));
+        world.answer(1, format!("{first}END\r\nTOUCHED\r\n"));
+        assert_eq!(world.replied(client), format!("{first}{others}END\r\n"));
     }
 }
 
@@ -545,6 +562,22 @@ fn the_gutter_stands_in_where_all_holders_are_down() {
         assert_eq!(world.replied(client), "SERVER_ERROR server-1:1 is down\r\n");
     }
     assert_eq!(world.core.pools()[0].counts().guttered, 2);
+}
+
+/// Else the gutter would have it for ever, and answer it when the pool is down the next time.
+#[test]
+fn a_copy_in_the_gutter_has_the_lifetime_of_its_write_though_the_pool_is_back() {
+    let main = PoolSpec { gutter: Some(StandIn { pool: 1, ttl: 10 }), ..PoolSpec::of("main", vec![0]) };
+    let mut world = two_pools(main, PoolSpec::of("gutter", vec![1, 2]));
+    let client = world.client();
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+    world.send(client, "cas a 0 0 1 7\r\nx\r\n");
+    assert_eq!(world.asked(1), "cas a 0 10 1 7\r\nx\r\n");
+    world.bring_up(0);
+    world.answer(1, "STORED\r\n");
+    assert_eq!(world.asked(2), "set a 0 10 1\r\nx\r\n");
+    world.answer(2, "STORED\r\n");
+    assert_eq!(world.replied(client), "STORED\r\n");
 }
 
 #[test]

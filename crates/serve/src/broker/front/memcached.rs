@@ -192,7 +192,7 @@ impl<'a> MemcachedSession<'a> {
                 self.go_by(bytes, used, discard, reply)
             }
             QueueRequest::Refused(Refusal::Close { reply }) => {
-                self.out.extend_from_slice(reply);
+                write::closing_reply(&mut self.out, bytes, reply);
                 self.quits = true;
                 Ok(bytes.len())
             }
