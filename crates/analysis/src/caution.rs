@@ -11,7 +11,7 @@ use crate::outcomes::OutcomeShares;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Caution {
-    /// The two ran on different machines or programs.
+    /// The two ran on different machines or programs, or with other levels.
     Environment {
         /// In what.
         of: String,
@@ -88,7 +88,7 @@ impl fmt::Display for Caution {
             Self::Environment { of, base, other } => {
                 write!(
                     f,
-                    "The two differ in more than what was changed: {of} was \"{base}\" and is \"{other}\"."
+                    "The two differ: {of} was \"{base}\" and is \"{other}\". What changed may come of that."
                 )
             }
             Self::LeftOut { base, other } => {

@@ -24,7 +24,7 @@ use crate::cell::Cell;
 use crate::change::{Conclusion, Measure, MeasureChange, Sessions, around, between, direction, verdict};
 use crate::outcomes::OutcomeShares;
 use crate::pairs::{other_levels, pairs, partner};
-use crate::results::Results;
+use crate::results::{BUILD, Results};
 use crate::trial::CellLevels;
 
 /// A cell that both sides have.
@@ -180,12 +180,17 @@ fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Cautio
     differ("the number of processors", &there.cores.to_string(), &here.cores.to_string());
     differ("the memory", &there.memory, &here.memory);
     differ("the system", &there.kernel, &here.kernel);
+    // Earlier versions wrote down no builds, and a program of one side is named by itself.
+    let is_named = |program: &str| !program.ends_with(BUILD);
     for (program, version) in &there.versions {
-        let other = here.versions.iter().find(|(name, _)| name == program);
-        differ(program, version, other.map_or("", |(_, version)| version));
+        match here.versions.iter().find(|(name, _)| name == program) {
+            Some((_, other)) => differ(program, version, other),
+            None if is_named(program) => differ(program, version, ""),
+            None => {}
+        }
     }
     for (program, version) in &here.versions {
-        if there.versions.iter().all(|(name, _)| name != program) {
+        if is_named(program) && there.versions.iter().all(|(name, _)| name != program) {
             differ(program, "", version);
         }
     }
@@ -645,6 +650,23 @@ pub(crate) mod tests {
             }
         }
         assert_eq!(compare(("a", &scaled(4.0, 2.0)), ("b", &scaled(4.0, 2.0))).cautions, []);
+    }
+
+    #[test]
+    fn builds_are_named_where_both_sides_have_them() {
+        let none = results(&[1_000.0, 1_010.0]);
+        let with = |build: &str| {
+            let mut one = none.clone();
+            one.environment.versions.push((format!("krarup{BUILD}"), build.to_owned()));
+            one
+        };
+        let (before, after) = (with("ba78"), with("cb00"));
+        let of = "krarup build".to_owned();
+        let caution = Caution::Environment { of, base: "ba78".into(), other: "cb00".into() };
+        assert_eq!(compare(("a", &before), ("b", &after)).cautions, [caution]);
+        for (base, other) in [(&none, &after), (&after, &none)] {
+            assert_eq!(compare(("a", base), ("b", other)).cautions, []);
+        }
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub fn check(trial: &Trial) -> Vec<Warning> {
     if client.misses > 0 {
         warnings.push(Warning::Misses { misses: client.misses, keys: client.hits + client.misses });
     }
+    warnings.extend(client.warned.iter().cloned().map(Warning::GeneratorWarned));
     if let Some(middleware) = &trial.middleware {
         // All of both, where that is known: a part of what one counted is a share of the windows.
         let (seen, counted) = match (client.answered, middleware.replied) {
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
     use crate::results::Environment;
     use crate::sweep::{summarise, tests::steady_trial};
-    use crate::trial::{ProcessCpu, ServerSide};
+    use crate::trial::{GeneratorWarning, ProcessCpu, ServerSide};
 
     #[test]
     fn a_run_that_adds_up_has_no_warning() {
@@ -152,6 +153,27 @@ mod tests {
             warnings[0].to_string(),
             "Throughput and response time account for 16.0 of 20 clients (-20.0 %) by the interactive law N = X (R + Z)."
         );
+    }
+
+    #[test]
+    fn of_each_kind_of_what_a_generator_warned_of_the_worst_is_said_for_a_cell() {
+        let mut trial = steady_trial("read", 16, 20_000.0);
+        let warning = |kind: &str, extent: f64, what: &str| GeneratorWarning {
+            kind: kind.to_owned(),
+            extent,
+            what: what.to_owned(),
+        };
+        let backlog = warning("answered_late", 1.2, "a backlog stood");
+        trial.client.warned = vec![warning("unsent", 3.0 / 9.0, "3 of 9"), backlog];
+        let mut second = Trial { repetition: 1, ..trial.clone() };
+        second.client.warned = vec![warning("unsent", 4.0 / 9.0, "4 of 9")];
+        let results = summarise("t", Environment::default(), &[trial, second]).unwrap();
+        let found: Vec<String> = results.concerns.iter().map(|one| one.warning.to_string()).collect();
+        assert_eq!(
+            found,
+            ["The load generator warned: 4 of 9.", "The load generator warned: a backlog stood."]
+        );
+        assert_eq!(results.faults(), 2);
     }
 
     #[test]

@@ -48,15 +48,18 @@ fn has_one_level(results: &Results, clients: u32, factor: &str) -> bool {
     levels.all(|level| Some(level) == first)
 }
 
-/// In which factors cells that are paired differ nonetheless: each with both levels, once.
+/// In which factors cells that are paired differ nonetheless: each with both levels, once; without
+/// one on the side that does not have the factor. Results without factors say of none.
 pub(crate) fn other_levels<'a>(
     base: &'a Results,
     other: &'a Results,
 ) -> BTreeSet<(&'a str, &'a str, &'a str)> {
     let differ = pairs(base, other).flat_map(|(before, after)| {
-        before.factors.iter().filter_map(move |(factor, level)| {
-            let other = after.level(factor)?;
-            (level != other).then_some((factor.as_str(), level.as_str(), other))
+        let are_known = !before.factors.is_empty() && !after.factors.is_empty();
+        let factors = before.factors.iter().chain(&after.factors).filter(move |_| are_known);
+        factors.filter_map(move |(factor, _)| {
+            let level = |cell: &'a Cell| cell.level(factor).unwrap_or_default();
+            (level(before) != level(after)).then(|| (factor.as_str(), level(before), level(after)))
         })
     });
     differ.collect()
@@ -143,6 +146,7 @@ mod tests {
             ("write", &[("operation", "write"), ("tls", "on")]),
         ]);
         assert_eq!(named(&plain, &one), [("read", "read"), ("write", "write")]);
+        assert!(other_levels(&plain, &one).into_iter().eq([("tls", "", "on")]));
         let two = results(&[
             ("read, on", &[("operation", "read"), ("tls", "on")]),
             ("read, off", &[("operation", "read"), ("tls", "off")]),
@@ -151,7 +155,11 @@ mod tests {
         // By another name of the factor, and without factors, by what they are called.
         let renamed = results(&[("read", &[("verb", "read")]), ("write", &[("verb", "write")])]);
         assert_eq!(named(&plain, &renamed), [("read", "read"), ("write", "write")]);
+        let differ = ["read", "write"].map(|level| ("operation", level, ""));
+        let differ = differ.into_iter().chain(["read", "write"].map(|level| ("verb", "", level)));
+        assert!(other_levels(&plain, &renamed).into_iter().eq(differ));
         let older = results(&[("write", &[])]);
         assert_eq!(named(&plain, &older), [("write", "write")]);
+        assert!(other_levels(&plain, &older).is_empty());
     }
 }

@@ -78,6 +78,9 @@ pub struct Results {
     pub sheet: Option<GradedSheet>,
 }
 
+/// What follows a program among versions where its build is told.
+pub const BUILD: &str = " build";
+
 /// Where the trials ran and with what. Words as they were found; empty where nothing was.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {

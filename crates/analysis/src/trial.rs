@@ -285,6 +285,20 @@ pub struct ClientSide {
     /// Each operation apart, where there is more than one.
     #[serde(default)]
     pub operations: Vec<ClientOperation>,
+    /// What the load generators said of their own run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warned: Vec<GeneratorWarning>,
+}
+
+/// What a load generator said of its own run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorWarning {
+    /// Which kind of warning.
+    pub kind: String,
+    /// How bad it is among those of its kind.
+    pub extent: f64,
+    /// A sentence without its end, of the run as it was measured.
+    pub what: String,
 }
 
 /// Response times window by window: how many fell into each of buckets that grow by equal ratios.

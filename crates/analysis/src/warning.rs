@@ -5,7 +5,7 @@ use std::fmt;
 use krarup_units::{Seconds, text};
 use serde::{Deserialize, Serialize};
 
-use crate::trial::CellLevels;
+use crate::trial::{CellLevels, GeneratorWarning};
 
 /// A warning and where it was seen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,6 +69,9 @@ pub enum Warning {
         /// Its utilization.
         utilization: f64,
     },
+    /// The load generator found something in its own run: it was late, did not send what was due,
+    /// or left a backlog behind.
+    GeneratorWarned(GeneratorWarning),
     /// All processors of the machine were busy: clients, servers, and the middleware where there is
     /// one, take them from each other.
     MachineFull {
@@ -271,6 +274,7 @@ impl fmt::Display for Warning {
             Self::GeneratorBusy { name, utilization } => {
                 write!(f, "The load generator ({name}) was busy {} % of the time.", percent(*utilization))
             }
+            Self::GeneratorWarned(warned) => write!(f, "The load generator warned: {}.", warned.what),
             Self::MachineFull { middleware, busy, cores } => write!(
                 f,
                 "{} of the machine's {cores} processors were busy: {} take them from each other.",
@@ -418,16 +422,19 @@ impl Warning {
             Self::Drifts { share, .. } => share.abs(),
             Self::PacketsLost { packets, .. } => *packets as f64,
             Self::UnevenServers { most, least } => most.1 - least.1,
+            Self::GeneratorWarned(warned) => warned.extent,
             _ => 0.0,
         }
     }
 
-    /// Whether the two say the same but for their figures: of a rise and a fall, each is said.
+    /// Whether the two say the same but for their figures: of a rise and a fall, each is said, and
+    /// so is each kind of warning that a load generator has.
     pub fn is_alike(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Drifts { share, .. }, Self::Drifts { share: another, .. }) => {
                 (*share > 0.0) == (*another > 0.0)
             }
+            (Self::GeneratorWarned(warned), Self::GeneratorWarned(another)) => warned.kind == another.kind,
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
     }
@@ -461,6 +468,7 @@ impl Warning {
             Self::GeneratorBusy { .. } => {
                 "Add client threads or machines before you believe the limit to be the system's."
             }
+            Self::GeneratorWarned(_) => "Follow its advice, or read the figures with what it says in mind.",
             Self::MachineFull { .. } => {
                 "Read the limit as the machine's; give the clients a machine of their own to see the limit of what they ask."
             }

@@ -37,6 +37,11 @@ pub(crate) const STILL_OPEN: &[u8] =
     b"CLIENT_ERROR a message of this queue is open: /close or /abort it first\r\n";
 /// The open message that is to be closed is the client's no more.
 pub const RAN_OUT: &[u8] = b"CLIENT_ERROR the reservation had run out\r\n";
+/// Asks whether the client has a message open whose time has not run out. An owner of an older
+/// build answers with all its statistics.
+pub const STATS_OPEN: &[u8] = b"stats open\r\n";
+/// The answer where it has none.
+pub const NONE_OPEN: &[u8] = b"STAT open 0\r\nEND\r\n";
 /// Commands of caches.
 pub(crate) const NOT_FOR_QUEUES: &[u8] =
     b"CLIENT_ERROR queues know set, get, gets, delete, flush, stats, version and quit\r\n";

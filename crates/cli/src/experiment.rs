@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use clap::builder::PathBufValueParser;
-use krarup_analysis::results::Environment;
+use krarup_analysis::results::{BUILD, Environment};
 use krarup_analysis::trial::Trial;
 use krarup_lab::campaign::{self, CampaignEnd, CampaignError, CampaignEvent, CampaignStore, DisturbedTrials};
 use krarup_lab::change::Changes;
@@ -22,7 +22,7 @@ use krarup_lab::spec::{Baseline, Spec, Testbed};
 use krarup_lab::stop::Stop;
 use krarup_lab::store::{ResultsDirectory, TrialSystem, folders};
 use krarup_lab::testbed::baselines::{self, KeptScale};
-use krarup_lab::testbed::builds::{BUILD, builds};
+use krarup_lab::testbed::builds::builds;
 use krarup_lab::testbed::error::StationError;
 use krarup_lab::testbed::hosts::Hosts;
 use krarup_lab::testbed::local::Local;
@@ -102,7 +102,7 @@ pub(crate) const DEMO: &str = ".demo";
 
 /// What is said of trials that earlier versions ran, when others are added.
 const UNKNOWN_BUILDS: &str = "an earlier version measured trials that are there, and did not write down which builds of the programs \
-    they ran: they are taken for those that are here";
+    they ran: these builds are taken to be the same as now";
 
 /// How a run goes about what it finds.
 #[derive(Clone, Debug, Default)]
@@ -463,17 +463,15 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     let stop = Stop::on_signals().map_err(|error| Failure::run(format!("signals are refused: {error}")))?;
     let krarup = own_program()?;
     let hosts = hosts((source, &plan), &krarup, &store, &stop).map_err(|error| ended(&stop, &error))?;
-    let kind = match kind_here {
-        Some(kind) => kind,
-        None => kind_on(&hosts)?,
-    };
+    let kind = kind_here.map_or_else(|| kind_on(&hosts), Ok)?;
     eprintln!("servers: {} × {kind}", server_counts(spec));
-    let mut starter = starter(spec, (krarup, hosts), &store, &stop);
+    let mut starter = starter(spec, (krarup.clone(), hosts), &store, &stop);
     let records = RecordedExperiment { spec, plan: &plan, store: &store };
     // Nothing of an earlier machine or program is in results that begin now.
     let begins = there.kept == 0 || !out.join(ENVIRONMENT).is_file();
-    let system = with_builds(trials::system(&kind, &starter, spec), &starter, records);
-    same_system(&store, begins, &there.systems, &system, manner.yes)?;
+    let mut here = trials::system(&kind, &starter, spec);
+    here.versions.extend(build_versions(records, &krarup));
+    same_system(&store, begins, &there.systems, &here, manner.yes)?;
     let started = now();
     let seal = sheet::seal(guesses, spec, &store, timestamp(started as u64), unwritable)?;
     let keep_plan = || manner.keep_plan(records, &identities, source.text.as_bytes()).map_err(unwritable);
@@ -482,12 +480,12 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     if !may_differ {
         keep_plan()?;
     }
-    let shares = reach_baselines(records, &mut starter, (&there.systems, manner.yes), &stop)?;
+    let shares = reach_baselines(records, &mut starter, &here, (&there.systems, manner.yes), &stop)?;
     if may_differ {
         keep_plan()?;
     }
-    calibrate(records, begins, &mut starter, (&system, started), &stop)?;
-    let system = trials::kept_system(&system, shares);
+    calibrate(records, begins, &mut starter, (&here, started), &stop)?;
+    let system = trials::kept_system(&here, shares);
     let seconds = starter.seconds.clone();
     let mut testbed = Local::new(spec, starter);
     let mut progress = Telling::begin(trial_time(spec), seconds, spec.slower());
@@ -499,6 +497,8 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
         if matches!(event, CampaignEvent::Complete(..)) {
             // Those that are there are of other trials; those of these are made at the end.
             let _ = store.remove(RESULTS);
+            // Where it is not written down the trial says it.
+            let _ = add_builds(&store, &here, &progress);
         }
         let running = progress.tell(event);
         if let Some(live) = &mut live {
@@ -509,6 +509,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     let closed = testbed.end();
     drop(testbed);
     store.ledger().settle();
+    say_other_builds(&here, &build_versions(records, &krarup));
     let ended = match ended {
         Ok(ended) => ended,
         Err(CampaignError::Stopped) => {
@@ -548,6 +549,7 @@ fn starter(spec: &Spec, (krarup, hosts): (PathBuf, Hosts), store: &ResultsDirect
 fn reach_baselines(
     records: RecordedExperiment<'_>,
     starter: &mut Starter,
+    now: &Environment,
     (systems, yes): (&[TrialSystem], bool),
     stop: &Stop,
 ) -> Result<BTreeMap<String, f64>, Failure> {
@@ -555,7 +557,9 @@ fn reach_baselines(
     let Some(scale) = &spec.scale else { return Ok(BTreeMap::new()) };
     let kept = trials::kept_scale(store.directory())?;
     let here = Platform::this();
-    let machine = format!("{}, {} processors, {}", here.cpu, here.cores, here.kernel);
+    let builds = now.versions.iter().filter(|(name, _)| name.ends_with(BUILD));
+    let builds: String = builds.map(|(name, build)| format!(", {name} {build}")).collect();
+    let machine = format!("{}, {} processors, {}{builds}", here.cpu, here.cores, here.kernel);
     let search =
         |baseline| baselines::identity(spec, plan, baseline).expect("its cell was checked to be there");
     let searches: Vec<_> = scale.baselines.iter().map(|baseline| search(baseline.get_ref())).collect();
@@ -595,20 +599,33 @@ fn reach_baselines(
     Ok(shares)
 }
 
-/// A system with the builds of the programs that run on it.
-fn with_builds(
-    system: Environment,
-    starter: &Starter,
-    RecordedExperiment { spec, plan, .. }: RecordedExperiment<'_>,
-) -> Environment {
-    let versions = [system.versions, builds(spec, plan, &starter.krarup)].concat();
-    Environment { versions, ..system }
+/// The builds that an experiment runs, as they stand among versions.
+fn build_versions(records: RecordedExperiment<'_>, krarup: &Path) -> Vec<(String, String)> {
+    let found = builds(records.spec, records.plan, krarup).into_iter();
+    found.map(|(program, build)| (program + BUILD, build)).collect()
 }
 
-/// Adds to what trials were measured on the builds of which it says nothing: those of programs that
-/// no trial ran before; and, where an earlier version wrote down none, all of them, beside those of
-/// its trials, which are not known. Whether it is so.
-fn also_builds(kept: &mut Environment, now: &Environment) -> bool {
+/// Says which builds are others `now` than those before the first trial, which all trials name:
+/// stations are started from the files.
+fn say_other_builds(before: &Environment, now: &[(String, String)]) {
+    let others = now.iter().filter(|one| !before.versions.contains(one));
+    let others: Vec<&str> = others.map(|(name, _)| name.as_str()).collect();
+    if !others.is_empty() {
+        let what = format!(
+            "{} changed while trials ran: later ones may be of the new build, and name the one before; \
+             measure them anew in another directory",
+            others.join(", ")
+        );
+        eprintln!("{}", output::talk(what));
+    }
+}
+
+/// Adds what has run a trial, `now` that one is complete, to what the trials were measured on: the
+/// builds of programs that no trial ran before; and, where an earlier version wrote down none, all
+/// of them, beside those of its trials, which are not known.
+fn add_builds(store: &ResultsDirectory, now: &Environment, telling: &Telling) -> Result<(), Failure> {
+    let directory = store.directory();
+    let mut kept: Environment = input::json(&directory.join(ENVIRONMENT))?;
     let is_build = |(name, _): &&(String, String)| name.ends_with(BUILD);
     let are_unknown = !kept.versions.iter().any(|one| is_build(&one));
     let is_new = |(name, _): &&(String, String)| kept.versions.iter().all(|(known, _)| known != name);
@@ -617,9 +634,14 @@ fn also_builds(kept: &mut Environment, now: &Environment) -> bool {
         (name.clone(), if are_unknown { format!("not known and {build}") } else { build.clone() })
     };
     let added: Vec<(String, String)> = builds.map(build).collect();
-    let are_unknown = are_unknown && !added.is_empty();
+    if added.is_empty() {
+        return Ok(());
+    }
+    if are_unknown {
+        telling.say(UNKNOWN_BUILDS);
+    }
     kept.versions.extend(added);
-    are_unknown
+    write_environment(store, &kept).map_err(unwritable_in(directory))
 }
 
 /// Trials that are there, where results do not begin now, were measured on the machine and by the
@@ -636,21 +658,14 @@ fn same_system(
         return Ok(());
     }
     let directory = store.directory();
-    let before: Environment = input::json(&directory.join(ENVIRONMENT))?;
-    let mut kept = before.clone();
-    let are_unknown = also_builds(&mut kept, now);
+    let mut kept: Environment = input::json(&directory.join(ENVIRONMENT))?;
     let mut others = trials::also_on(&mut kept, now);
     others.extend(systems.iter().flat_map(|trial| trials::also_before(&mut kept, trial)));
-    if !others.is_empty() {
-        let what = format!("its trials were measured on another system: {}", others.join("; "));
-        goes_on(directory, what, yes)?;
-    }
-    if kept == before {
+    if others.is_empty() {
         return Ok(());
     }
-    if are_unknown {
-        eprintln!("{}", output::talk(UNKNOWN_BUILDS));
-    }
+    let what = format!("its trials were measured on another system: {}", others.join("; "));
+    goes_on(directory, what, yes)?;
     write_environment(store, &kept).map_err(unwritable_in(directory))
 }
 

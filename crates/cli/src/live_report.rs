@@ -188,14 +188,14 @@ impl FollowedReport<'_> {
                 ..LiveStatus::default()
             };
         });
-        if events.listeners() > 0 && released.is_ok() && !stop.asked() {
+        if released.is_err() || stop.asked() {
+            events.release();
+        }
+        if events.until_listened(CLOSED) {
             eprintln!(
                 "the report is open in a browser: http://{}/ is served until that is closed, or until Ctrl-C",
                 server.address
             );
-        }
-        if released.is_err() || stop.asked() {
-            events.release();
         }
         events.until_left(CLOSED);
     }

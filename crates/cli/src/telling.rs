@@ -1,6 +1,6 @@
 //! How far an experiment is, for the user: a bar on a terminal, else lines.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -165,10 +165,8 @@ impl Telling {
             }
             CampaignEvent::Failed(due, why, again) => {
                 let next = if *again { "; trying again" } else { "; given up" };
-                self.bar.suspend(|| {
-                    let trial = format!("{}, {}", due.cell.name(), run_in_words(due.repetition));
-                    eprintln!("{}", output::talk(format_args!("{trial}: {why}{next}")));
-                });
+                let trial = format!("{}, {}", due.cell.name(), run_in_words(due.repetition));
+                self.say(format_args!("{trial}: {why}{next}"));
             }
             CampaignEvent::Disturbed(_, why) => {
                 self.disturbed(why, "run once more, then kept and marked; --keep-disturbed goes on without");
@@ -177,10 +175,15 @@ impl Telling {
         None
     }
 
+    /// Says something above the bar.
+    pub(crate) fn say(&self, what: impl Display) {
+        self.bar.suspend(|| eprintln!("{}", output::talk(what)));
+    }
+
     /// What others did is said once; it is the same machine for all trials.
     fn disturbed(&mut self, why: &str, then: &str) {
         if !self.disturbed {
-            self.bar.suspend(|| eprintln!("{}", output::talk(format_args!("{why}: such trials are {then}"))));
+            self.say(format_args!("{why}: such trials are {then}"));
         }
         self.disturbed = true;
     }

@@ -10,9 +10,9 @@ use krarup_analysis::anchor::{self, AnchorRun, AnchorRuns};
 use krarup_analysis::distribution::{QUANTILES, share_of, tail_length, tail_share};
 use krarup_analysis::results::{Environment, ProcessorLimit, Way};
 use krarup_analysis::trial::{
-    self, CellLevels, ClientOperation, ClientSide, ClientWindow, HostLink, MiddlewareOperation,
-    MiddlewareSide, MiddlewareWindow, ProcessCpu, ResponseCourse, ServerSide, Stretch, StretchOperation,
-    SystemPart, Trial, TrialHistogram, TrialTimes,
+    self, CellLevels, ClientOperation, ClientSide, ClientWindow, GeneratorWarning, HostLink,
+    MiddlewareOperation, MiddlewareSide, MiddlewareWindow, ProcessCpu, ResponseCourse, ServerSide, Stretch,
+    StretchOperation, SystemPart, Trial, TrialHistogram, TrialTimes,
 };
 use krarup_lab::agent::facts::Facts;
 use krarup_lab::fault::Happened;
@@ -31,8 +31,8 @@ use krarup_lab::testbed::remote::Remote;
 use krarup_lab::testbed::stations::{self, Starter};
 use krarup_lab::testbed::trial::{Busy, LinkUse, result_files};
 use krarup_lab::testbed::twemproxy::{self, TwemproxyCounts, TwemproxyServer};
-use krarup_load::LoadResult;
 use krarup_load::result::{OperationResult, SeriesRow};
+use krarup_load::{LoadResult, LoadWarning};
 use krarup_record::file::log;
 use krarup_record::scaled::ScaledStation;
 use krarup_record::summary::{self, MiddlewareSummary, RunSummary, ServerSummary};
@@ -713,8 +713,32 @@ fn client_side(load: &LoadResult) -> ClientSide {
             })
             .collect(),
         histogram: buckets(overall),
+        warned: warned(load),
         ..ClientSide::default()
     }
+}
+
+/// What a load generator said of its own run. Left out is what the analysis finds in the figures,
+/// and that the system was too slow for the rate: response times show it.
+fn warned(load: &LoadResult) -> Vec<GeneratorWarning> {
+    let is_known = |warning: &LoadWarning| match warning {
+        LoadWarning::Errors { .. }
+        | LoadWarning::UnansweredUnmeasured { .. }
+        | LoadWarning::Misses { .. } => true,
+        // The analysis looks at all threads together.
+        LoadWarning::GeneratorBusy { .. } => load.config.threads == 1,
+        LoadWarning::ConnectionsWaited { .. } => !warning.blames_generator(),
+        _ => false,
+    };
+    let said = |warning: &LoadWarning| {
+        let tagged = serde_json::to_value(warning).expect("a warning is plain data");
+        GeneratorWarning {
+            kind: tagged["warning"].as_str().unwrap_or_default().to_owned(),
+            extent: warning.extent(),
+            what: warning.to_string(),
+        }
+    };
+    load.warnings.iter().filter(|warning| !is_known(warning)).map(said).collect()
 }
 
 fn middleware_side(run: &RunSummary) -> MiddlewareSide {
@@ -880,6 +904,8 @@ fn all_clients(loads: &[LoadResult]) -> ClientSide {
         response,
         windows: (0..windows).map(window).collect(),
         histogram,
+        // Of each kind the analysis keeps the worst.
+        warned: sides.iter().flat_map(|side| side.warned.iter().cloned()).collect(),
         ..ClientSide::default()
     }
 }
@@ -983,6 +1009,30 @@ mod tests {
         assert_eq!(client_side(&load).errors, 301);
         let clients = all_clients(&[load.clone(), load]);
         assert_eq!((clients.errors, clients.completed, clients.unmeasured), (602, 600, 602));
+    }
+
+    #[test]
+    fn what_a_load_generator_warned_of_is_known_of_its_trial() {
+        let printed = r#"{"ALL STATS": {"Totals": {"Count": 300, "Ops/sec": 100.0}}}"#;
+        let mut load = load_result(&read(printed).unwrap(), ForeignRun::default()).unwrap();
+        load.config.threads = 2;
+        let waited = |share: f64| LoadWarning::ConnectionsWaited { class: "a".into(), p99: 0.2, share };
+        load.warnings = vec![
+            LoadWarning::GeneratorBusy { share: 0.95 },
+            waited(0.9),
+            LoadWarning::Errors { count: 1, of: 300 },
+            LoadWarning::Unsent { count: 3, due: 12, closed: false },
+        ];
+        let kinds =
+            |side: ClientSide| side.warned.into_iter().map(|one| (one.kind, one.extent)).collect::<Vec<_>>();
+        let [busy, unsent] = [("generator_busy".to_owned(), 0.95), ("unsent".to_owned(), 0.25)];
+        assert_eq!(kinds(client_side(&load)), [busy, unsent.clone()]);
+        // Of one thread the analysis says it.
+        load.config.threads = 1;
+        load.warnings[1] = waited(0.2);
+        let late = ("connections_waited".to_owned(), 0.2);
+        let each = [late, unsent];
+        assert_eq!(kinds(all_clients(&[load.clone(), load])), [each.clone(), each].concat());
     }
 
     #[test]

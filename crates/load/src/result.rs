@@ -527,11 +527,33 @@ fn same_seed(seed: u64) -> String {
 
 impl LoadWarning {
     /// Whether it says that the generator itself may have been the limit.
-    pub(crate) fn blames_generator(&self) -> bool {
+    pub fn blames_generator(&self) -> bool {
         match *self {
             Self::GeneratorBusy { .. } | Self::ProcessorsShort { .. } | Self::GeneratorLate { .. } => true,
             Self::ConnectionsWaited { share, .. } => share < MOSTLY_OF_SYSTEM,
             _ => false,
+        }
+    }
+
+    /// How bad it is among those of its kind.
+    pub fn extent(&self) -> f64 {
+        match *self {
+            Self::GeneratorBusy { share } => share,
+            Self::ProcessorsShort { runnable, used, .. } => runnable.max(used),
+            Self::GeneratorLate { p99, .. }
+            | Self::ConnectionsWaited { p99, .. }
+            | Self::AnsweredLate { p99 } => p99,
+            Self::Unsent { count, due: of, .. }
+            | Self::Errors { count, of }
+            | Self::UnansweredUnmeasured { count, of }
+            | Self::BeyondHistogram { count, of }
+            | Self::Misses { count, of, .. } => count as f64 / of.max(1) as f64,
+            Self::MultiGetCut { asked, most } => f64::from(asked.saturating_sub(most)),
+            Self::StartedApart { seconds } => seconds,
+            Self::EndedApart { shortest, longest } => longest - shortest,
+            Self::NothingMeasured | Self::GaveUp | Self::ConnectionFailed { .. } | Self::SameSeed { .. } => {
+                0.0
+            }
         }
     }
 }

@@ -56,8 +56,8 @@ pub(crate) fn digits(text: &[u8], start: usize) -> Option<(u64, usize)> {
     (at > start).then_some((value, at))
 }
 
-/// Whether every memcached reads these digits alike: later ones take no plus sign and no long row
-/// of zeros.
+/// Whether every memcached reads these digits alike, and they would be written anew as they are:
+/// later ones take no plus sign and no long row of zeros, and `-0` would be `0`.
 pub(crate) fn plain(text: &[u8]) -> bool {
     matches!(text, [b'0'] | [b'1'..=b'9', ..] | [b'-', b'1'..=b'9', ..])
 }

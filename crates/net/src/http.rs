@@ -365,16 +365,17 @@ async fn converse(mut stream: tokio::net::TcpStream, site: ServedSite<impl Answe
     // none then.
     let half_close = events.is_none();
     let listens = Arc::<AtomicBool>::default();
-    // A page that is loaded is open from its request on, until the last of it has left.
+    // What is loaded is under way from its request on, until the last of it has left.
     let loads = OnceLock::new();
     let service = service_fn(|request: Request<Incoming>| {
         let (answer, works) = (Arc::clone(&answer), Arc::clone(&works));
         let refused = own_name.as_ref().is_some_and(|own| is_by_another_name(request.headers(), own));
         let stream = events.as_ref().filter(|events| !refused && events.is_at(request.uri().path()));
-        let stream = stream.filter(|_| request.method() == "GET").map(HttpEvents::listen);
+        let is_get = request.method() == "GET";
+        let stream = stream.filter(|_| is_get).map(HttpEvents::listen);
         listens.store(stream.is_some(), Ordering::Relaxed);
-        if let Some(events) = events.as_ref().filter(|_| !refused && stream.is_none()) {
-            loads.get_or_init(|| events.count_in());
+        if let Some(events) = events.as_ref().filter(|_| is_get && !refused && stream.is_none()) {
+            loads.get_or_init(|| events.load());
         }
         async move {
             if let Some(stream) = stream {

@@ -331,6 +331,11 @@ impl Needs {
         self.lent.as_ref().map_or(&self.request[..], Lent::bytes)
     }
 
+    /// Whether some of these servers are to get copies.
+    pub(crate) fn is_copied_to(&self, servers: &[ServerId]) -> bool {
+        self.others.iter().any(|other| servers.contains(other))
+    }
+
     /// The answer to a part that has waited for that of another server.
     pub(crate) fn take_incomplete(&mut self, part: u16) -> Option<PartAnswer> {
         let place = self.incomplete.iter().position(|answer| answer.part == part)?;

@@ -26,7 +26,7 @@ use krarup_memcache::write::{self, FlagRewrite};
 use krarup_memcache::{Expect, Meta, MetaCommand, ReplyClass, Request, Response, Storage};
 
 use crate::placement::KeyHash;
-use crate::pool::Lifetimes;
+use crate::pool::{self, Lifetimes};
 
 /// Who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +89,16 @@ pub(crate) fn one_decides(request: &Request<'_>) -> bool {
     }
 }
 
-/// Whether the item's time is over as soon as it is set.
-pub(crate) fn expires_at_once(meta: &Meta<'_>) -> bool {
-    meta.flag(b'T').is_some_and(|token| token.starts_with(b"-"))
+/// The expiry time that a flag's token is, where it is one.
+fn exptime_of(token: &[u8]) -> Option<i32> {
+    std::str::from_utf8(token).ok()?.parse().ok()
+}
+
+/// Whether the item's time is over as soon as it is set, at this time of day. It may be where the
+/// token is no number of 32 bits: servers refuse that, or take 32 bits of it.
+pub(crate) fn expires_at_once(meta: &Meta<'_>, unix: u64) -> bool {
+    let at_once = |exptime| pool::expires_at_once(exptime, unix);
+    meta.flag(b'T').is_some_and(|token| exptime_of(token).is_none_or(at_once))
 }
 
 /// Whether what follows a decision is to forget the item.
@@ -195,8 +202,7 @@ pub(crate) fn write_line(
         // Whether it may be stored has been decided.
         (MetaRole::Follows, b'M') if meta.command == MetaCommand::Set && !adds_to => FlagRewrite::LeaveOut,
         (_, b'T' | b'N') if lifetimes.cap.is_some() => {
-            let asked = std::str::from_utf8(token).ok().and_then(|token| token.parse().ok());
-            asked.map_or(FlagRewrite::Keep, |asked| FlagRewrite::Number(lifetimes.of(asked)))
+            exptime_of(token).map_or(FlagRewrite::Keep, |asked| FlagRewrite::Number(lifetimes.of(asked)))
         }
         _ => FlagRewrite::Keep,
     });
@@ -348,6 +354,23 @@ mod tests {
             ("md user:7 b\r\n", "user:7"),
         ] {
             assert_eq!(with(asked, |meta| wire(meta, b"7").into_owned()), sent.as_bytes(), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn an_item_is_gone_at_once_where_its_time_is_past() {
+        for (text, at_once) in [
+            ("mg k v\r\n", false),
+            ("mg k T0\r\n", false),
+            ("mg k T30\r\n", false),
+            ("mg k T-1\r\n", true),
+            ("ms k 1 T1700000001\r\nx\r\n", false),
+            ("ms k 1 T1700000000\r\nx\r\n", true),
+            // The lower 32 bits of both are negative.
+            ("mg k T-2147483649999\r\n", true),
+            ("mg k T4294967295\r\n", true),
+        ] {
+            assert_eq!(with(text, |meta| expires_at_once(meta, 1_700_000_000)), at_once, "{text:?}");
         }
     }
 

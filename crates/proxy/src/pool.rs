@@ -955,16 +955,25 @@ pub(crate) struct Lifetimes {
 impl Lifetimes {
     /// The client's expiry time, or the cap where that is sooner.
     pub(crate) fn of(self, exptime: i32) -> i32 {
-        /// memcached takes larger numbers for a time of day.
-        const LONGEST_RELATIVE: i32 = 60 * 60 * 24 * 30;
         let Some(cap) = self.cap else { return exptime };
-        let lives = match exptime {
-            0 => i64::MAX,
-            ..=LONGEST_RELATIVE => i64::from(exptime),
-            _ => i64::from(exptime) - self.unix as i64,
-        };
-        if lives <= i64::from(cap) { exptime } else { cap }
+        if lives(exptime, self.unix) <= i64::from(cap) { exptime } else { cap }
     }
+}
+
+/// For how many seconds from this time of day on a client's expiry time lets an item live.
+fn lives(exptime: i32, unix: u64) -> i64 {
+    /// memcached takes larger numbers for a time of day.
+    const LONGEST_RELATIVE: i32 = 60 * 60 * 24 * 30;
+    match exptime {
+        0 => i64::MAX,
+        ..=LONGEST_RELATIVE => i64::from(exptime),
+        _ => i64::from(exptime) - unix as i64,
+    }
+}
+
+/// Whether an item that is given this expiry time at this time of day is gone at once.
+pub(crate) fn expires_at_once(exptime: i32, unix: u64) -> bool {
+    lives(exptime, unix) <= 0
 }
 
 /// When a slow read is sent to a second holder: after a quantile of the times of the last reads.

@@ -193,12 +193,17 @@ impl Routing {
         self.unix = unix;
     }
 
+    /// The time of day, in seconds since 1970.
+    pub(crate) fn unix_at(&self, now: Stamp) -> u64 {
+        self.unix + now.0 / 1_000_000_000
+    }
+
     /// How long values may live whose keys belong to `home`, where the pool `asked` keeps them.
     pub(crate) fn lifetimes(&self, home: PoolId, asked: PoolId, now: Stamp) -> Lifetimes {
         let spec = self.pools[home.index()].spec();
         let gutter = spec.gutter.filter(|gutter| gutter.pool == asked.index() && asked != home);
         let cap = spec.ttl_cap.into_iter().chain(gutter.map(|gutter| gutter.ttl)).min();
-        Lifetimes { cap, unix: self.unix + now.0 / 1_000_000_000 }
+        Lifetimes { cap, unix: self.unix_at(now) }
     }
 
     // ---- servers --------------------------------------------------------------------------------

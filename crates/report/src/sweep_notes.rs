@@ -46,9 +46,10 @@ fn topic(warning: &Warning) -> Topic {
         | Warning::AnchorMissing { .. }
         | Warning::AnchorScatters { .. }
         | Warning::Drift { .. } => Topic::Whole,
-        Warning::InteractiveLaw { .. } | Warning::GeneratorBusy { .. } | Warning::Misses { .. } => {
-            Topic::Throughput
-        }
+        Warning::InteractiveLaw { .. }
+        | Warning::GeneratorBusy { .. }
+        | Warning::GeneratorWarned { .. }
+        | Warning::Misses { .. } => Topic::Throughput,
         Warning::CountsDiffer { .. }
         | Warning::PartBeyondWhole { .. }
         | Warning::QueueLength { .. }

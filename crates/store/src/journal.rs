@@ -634,7 +634,7 @@ fn sweep_once(session: &mut Reconnector<Sweeper>, clearing: &mut ClearingState) 
         return Ok(());
     }
     let forgotten = clear_away(session, Sweeper::forget_keys)?;
-    if forgotten != Ok(true) {
+    if forgotten == Ok(false) {
         clearing.forgotten = Some(Instant::now());
     }
     clearing.key_refusal = forgotten.err();

@@ -62,9 +62,9 @@ pub struct TopStore {
     pub requests: f64,
     /// Connections to it at work.
     pub connections_busy: f64,
-    /// Brokers of which it takes nothing: it cannot be reached, does not answer, or refuses what is
-    /// to be written.
-    pub takes_nothing: f64,
+    /// Brokers for which it is at fault: it cannot be reached, does not answer, or refuses a write or
+    /// a sweep.
+    pub at_fault: f64,
     /// Statements committed per second.
     pub commits_per_s: f64,
     /// Requests that shared one statement, in the mean; none: no statement.
@@ -295,7 +295,7 @@ pub(super) fn store(pairs: &[&LookPair]) -> TopStore {
         queue_length: value("krarup_broker_store_queue_length"),
         requests: value("krarup_broker_store_requests"),
         connections_busy: value("krarup_broker_store_connections_busy"),
-        takes_nothing: pairs
+        at_fault: pairs
             .iter()
             .filter(|pair| pair.now.value("krarup_broker_store_takes") == Some(0.0))
             .count() as f64,

@@ -280,14 +280,14 @@ fn a_tube_that_comes_into_the_list_has_no_waiting_times_at_first() {
 }
 
 #[test]
-fn brokers_of_which_the_store_takes_nothing_are_counted() {
+fn brokers_whose_store_is_at_fault_are_counted() {
     let mut state = state(&["b", "c"]);
     for (name, uptime, takes) in [("b", 10.0, 1), ("c", 10.0, 1), ("b", 11.0, 1), ("c", 11.0, 0)] {
         let mut text = told_by_broker(uptime, None);
         text.value("krarup_broker_store_takes", takes);
         state.looked(name, uptime, Samples::read(&text.0));
     }
-    let of = |only| state.figures(1.0, only).store.unwrap().takes_nothing;
+    let of = |only| state.figures(1.0, only).store.unwrap().at_fault;
     assert_eq!((of(None), of(Some("b")), of(Some("c"))), (1.0, 0.0, 1.0));
 }
 

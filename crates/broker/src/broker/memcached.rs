@@ -3,6 +3,7 @@
 use krarup_beanstalk::{Put, ReplyWord, Request, Verb, name, write};
 use krarup_memcache::request::{Refusal, Request as Cached, Retrieve, Storage, StorageRequest};
 use krarup_record::{Operation, Visit};
+use krarup_service::Service;
 use krarup_units::Stamp;
 
 use super::session::QueueSession;
@@ -10,8 +11,8 @@ use super::{Broker, Discard, Hold};
 use crate::counts::operation;
 use crate::job::{ClientId, Id};
 use crate::memcached::{
-    self, CloseOption, NOT_ALL, NOT_FOR_QUEUES, ONE_KEY, QueueGet, QueueRequest, RAN_OUT, ReplyFormat,
-    STILL_OPEN, TakeOption, UNAUTHENTICATED,
+    self, CloseOption, NONE_OPEN, NOT_ALL, NOT_FOR_QUEUES, ONE_KEY, QueueGet, QueueRequest, RAN_OUT,
+    ReplyFormat, STILL_OPEN, TakeOption, UNAUTHENTICATED,
 };
 use crate::queues::Queues;
 use crate::shared::SharedQueues;
@@ -133,6 +134,10 @@ impl Broker {
                 Ok(queue) => self.empty(asking, queue, noreply),
                 Err(line) => self.tell(asking, line),
             },
+            Cached::Stats { argument: b"open" } => {
+                let open = self.holds_lease(asking.id, asking.now);
+                self.tell(asking, if open { b"STAT open 1\r\nEND\r\n" } else { NONE_OPEN });
+            }
             Cached::Stats { .. } => {
                 self.counts.count(Verb::Stats);
                 // It walks through all queues.

@@ -238,7 +238,7 @@ pub(super) fn tell(notice: BrokerNotice, asks: bool) {
         }
         BrokerNotice::Unswept(why) => {
             eprintln!(
-                "warning: the database refuses a sweep: {why}; what applications have put waits there, or what is over is not cleared away"
+                "warning: the database refuses a sweep: {why}; until it takes one, messages in krarup.incoming may wait, and old keys and rows of the archive stay"
             );
         }
         BrokerNotice::Swept => eprintln!("the database takes sweeps again"),

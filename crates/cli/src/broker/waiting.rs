@@ -64,7 +64,8 @@ pub(super) fn turn<T: Send + 'static>(
             }
             let came = attempt(&place, &mut |why| {
                 waits_for(why);
-                if let Some([_, ends]) = obstacle.take() {
+                // What it refuses is known when it is this broker's turn.
+                if let Some([_, ends]) = obstacle.take_if(|now| *now == LOST) {
                     eprintln!("{ends}");
                 }
             });

@@ -191,15 +191,15 @@ fn trials_of_another_build_are_not_added_to_without_a_word() {
     let one = SPEC.replace("min = 2", "min = 1").replace("levels = [1, 3]", "levels = [1]");
     let (spec, out) = place("experiment-another-build", &one);
     let program = spec.with_file_name("store");
-    let build = |number: u32| {
+    let build = |line: &str| {
         let krarup = env!("CARGO_BIN_EXE_krarup");
-        let text = format!("#!/bin/sh\n# {number}\nexec {krarup} cache --listen \"$1\"\n");
+        let text = format!("#!/bin/sh\n{line}\nexec {krarup} cache --listen \"$1\"\n");
         fs::write(&program, text).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     };
     let command = format!("command = [{program:?}, \"{{host}}:{{port}}\"]");
     fs::write(&spec, one.replace("program = \"cache\"", &command)).unwrap();
-    build(1);
+    build("# 1");
     run(&spec, &out);
     let before = trials(&out);
     let same = run(&spec, &out);
@@ -210,7 +210,7 @@ fn trials_of_another_build_are_not_added_to_without_a_word() {
         let said = format!("{} build was `", program.display());
         assert!(refused.code == Some(2) && refused.errors.contains(&said), "{refused:?}");
     };
-    build(2);
+    build("# 2");
     refused();
     assert!(trials(&out) == before, "nothing was run");
     // As an earlier version left it, which wrote down no builds.
@@ -228,14 +228,29 @@ fn trials_of_another_build_are_not_added_to_without_a_word() {
         names.retain(|name, _| !name.ends_with(" build"));
         fs::write(&file, manifest.to_string()).unwrap();
     }
+    // What runs nothing measured none of them.
+    for number in ["# 2", "# 3"] {
+        build(number);
+        let ended = run(&spec, &out);
+        assert!(!ended.errors.contains("did not write down which builds"), "{ended:?}");
+        assert_eq!(json(&file), environment);
+    }
+    let lost = || fs::remove_dir_all(before.keys().next().unwrap()).unwrap();
+    lost();
     let ended = run(&spec, &out);
     assert!(ended.errors.contains("did not write down which builds"), "{ended:?}");
     let results = json(&out.join("results.json"));
     assert!(results["environment"]["versions"].to_string().contains("not known and "), "{results}");
     let ended = run(&spec, &out);
     assert!(!ended.errors.contains("did not write down which builds"), "{ended:?}");
-    build(3);
+    // Anew each time it is started.
+    build("echo '#' >> \"$0\"");
     refused();
+    lost();
+    let words = ["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap(), "--yes"];
+    let ended = Program::begin(&words).ended_within(LONG);
+    let said = format!("{} build changed while trials ran", program.display());
+    assert!(ended.success && ended.errors.contains(&said), "{ended:?}");
 }
 
 /// Nor where they were in no plan while those of another system were measured.

@@ -24,7 +24,7 @@ pub const FILE: &str = "scale.json";
 pub struct KeptScale {
     /// What was scaled.
     pub testbed: ScaledTestbed,
-    /// The machine on which the shares were found.
+    /// The machine on which the shares were found, and the builds that ran.
     pub machine: String,
     /// What each search was about, in the order of the baselines.
     pub searches: Vec<Identity>,

@@ -13,15 +13,12 @@ use super::twemproxy;
 use crate::plan::{Plan, PlannedCell};
 use crate::spec::{Program, Spec, StationSpec, Testbed};
 
-/// What follows a program where its build is named.
-pub const BUILD: &str = " build";
-
 /// How many hexadecimal digits of a hash tell builds apart.
 const DIGITS: usize = 16;
 
-/// The builds that a plan runs, each as `PROGRAM build` with the digits of its file: `krarup`, and
-/// on this machine each program by the word that names it. Of what other machines have installed
-/// nothing is known, nor of a file that cannot be read.
+/// The programs that a plan runs, each with the digits of its file: `krarup`, and on this machine
+/// each by the word that names it. Of what other machines have installed nothing is known, nor of a
+/// file that cannot be read.
 pub fn builds(spec: &Spec, plan: &Plan, krarup: &Path) -> Vec<(String, String)> {
     let mut programs = BTreeMap::new();
     if !spec.testbed.is_elsewhere() {
@@ -40,13 +37,17 @@ pub fn builds(spec: &Spec, plan: &Plan, krarup: &Path) -> Vec<(String, String)> 
     }
     let build = |(name, path): (String, PathBuf)| {
         let hash = hash(&path).ok()?;
-        Some((format!("{name}{BUILD}"), hash[..DIGITS].to_owned()))
+        Some((name, hash[..DIGITS].to_owned()))
     };
     programs.into_iter().filter_map(build).collect()
 }
 
-/// The programs of others that a station of a cell is started with, by the words that name them:
-/// as `taskset`, one may start another.
+/// Programs that start the one that is named behind them.
+const STARTERS: [&str; 9] =
+    ["chrt", "env", "ionice", "nice", "numactl", "stdbuf", "sudo", "taskset", "timeout"];
+
+/// The programs of others that a station of a cell is started with, by the words that name them.
+/// Behind the program a word without a folder is none, be it called as one.
 fn others(station: &StationSpec, cell: &PlannedCell) -> Vec<(String, PathBuf)> {
     let words = match station.program {
         None => cell.render(&station.command),
@@ -55,8 +56,10 @@ fn others(station: &StationSpec, cell: &PlannedCell) -> Vec<(String, PathBuf)> {
         // PostgreSQL is many programs of one version; the others are ours.
         Some(_) => Vec::new(),
     };
+    let mut is_due = true;
     let program = |word: String| {
-        let path = executable(&word)?;
+        let path = executable(&word).filter(|_| is_due || word.contains('/'))?;
+        is_due = STARTERS.iter().any(|starter| path.ends_with(starter));
         Some((word, path))
     };
     words.into_iter().filter_map(program).collect()
@@ -127,7 +130,7 @@ hosts = ["c"]
         let data = write("data", "abc", 0o644);
         let text = format!(
             "title = \"t\"\n[stations.servers]\nprogram = \"cache\"\n[stations.middleware]\n\
-             command = [\"env\", {proxy:?}, {data:?}, \"no-such-program\", \"{{port}}\"]\n\
+             command = [\"env\", \"nice\", \"-n\", \"1\", {proxy:?}, {data:?}, \"true\", \"{{port}}\"]\n\
              [stations.clients]\nprogram = \"load\"\n"
         );
         let found = |text: &str| {
@@ -136,8 +139,7 @@ hosts = ["c"]
         };
         let first = found(&text);
         let names: Vec<&str> = first.iter().map(|(name, _)| name.as_str()).collect();
-        let its = format!("{} build", proxy.display());
-        assert_eq!(names, [its.as_str(), "env build", "krarup build"]);
+        assert_eq!(names, [proxy.to_str().unwrap(), "env", "krarup", "nice"]);
         assert_eq!((first[0].1.as_str(), first[2].1.as_str()), ("ba7816bf8f01cfea", "ba7816bf8f01cfea"));
         write("proxy", "abd", 0o755);
         let second = found(&text);
@@ -145,7 +147,7 @@ hosts = ["c"]
         assert_eq!(second[1..], first[1..]);
         // Of other machines' programs only ours is known, where it is brought there.
         assert!(found(MACHINES).is_empty());
-        assert_eq!(found(&MACHINES.replace("krarup = \"/bin/krarup\"\n", "")), first[2..]);
+        assert_eq!(found(&MACHINES.replace("krarup = \"/bin/krarup\"\n", "")), first[2..3]);
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -30,14 +30,14 @@ impl<'a> CommandLine<'a> {
 
     /// Whether its words stand in it as a careful client writes them.
     pub(super) fn plain(&self) -> bool {
-        self.is_plain(words(self.text).map(|word| word.len() + 1).sum())
+        self.is_plain_of(words(self.text).map(|word| word.len() + 1).sum())
     }
 
     /// The same, where its words, each with a blank, have this length: one blank after each but the
     /// last, then CR LF. A line feed alone would leave room for a blank before the first, which
     /// memcached 1.6.45 takes for an unknown command, and a value behind it for the next ones.
-    pub(super) fn is_plain(&self, length: usize) -> bool {
-        length + 1 == self.used && self.text.len() + 2 == self.used
+    pub(super) fn is_plain_of(&self, words_length: usize) -> bool {
+        words_length + 1 == self.used && self.text.len() + 2 == self.used
     }
 
     pub(super) fn answer(&self, noreply: bool, reply: &'static [u8]) -> LineOutcome<'a> {

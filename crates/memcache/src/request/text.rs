@@ -39,7 +39,7 @@ impl<'a> Words<'a> {
             count += 1;
             length += word.len() + 1;
         }
-        Self { words: found, count, plain: line.is_plain(length) }
+        Self { words: found, count, plain: line.is_plain_of(length) }
     }
 
     /// memcached looks for the word at the end of the line, before it looks at anything else.
@@ -136,7 +136,7 @@ fn cut_line<'a>(bytes: &'a [u8], limits: &Limits) -> Result<CommandLine<'a>, Lin
     Ok(CommandLine { bytes, used: newline + 1, text: text.strip_suffix(b"\r").unwrap_or(text), nul })
 }
 
-/// How long a line may be that is longer than the common bound, where it is one of those that may.
+/// The bound of a line that is longer than the common one; none if it is no retrieval.
 /// There may be some blanks before its first word, but only so many that the word stands within the
 /// bound: it must not matter how much behind it has come.
 fn longest_retrieval(bytes: &[u8], limits: &Limits) -> Option<usize> {

@@ -37,9 +37,14 @@ struct EventState {
 /// How many listen, or load a page.
 #[derive(Debug, Default)]
 struct ListenerCount {
-    now: usize,
-    /// When the last one left.
+    listening: usize,
+    loading: usize,
+    /// When the last listener left.
     left: Option<Instant>,
+    /// When the last load ended.
+    loaded: Option<Instant>,
+    /// How long an absence ends the waiting, once that has begun.
+    absence: Option<Duration>,
     /// That it is not waited for any more.
     released: bool,
 }
@@ -60,33 +65,43 @@ impl HttpEvents {
         self.0.newest.send_replace(state.into());
     }
 
-    /// How many listen now, or are being given another answer of the same server: a page listens
-    /// once the whole of it is there.
-    pub fn listeners(&self) -> usize {
-        self.0.count().now
+    /// Waits until a browser listens; false where [`Self::until_left`] would end before.
+    pub fn until_listened(&self, absence: Duration) -> bool {
+        let count = self.wait(absence, |count| count.listening > 0);
+        count.listening > 0 && !count.released
     }
 
-    /// Waits until no browser has listened, or loaded anything, for `absence`, or
-    /// [`Self::release`] is called. A page that is loaded again leaves, is loaded, and listens
-    /// within a moment.
+    /// Waits until no browser has listened, or loaded a page, for `absence`, or [`Self::release`]
+    /// is called. A page that is loaded again leaves, is loaded, and listens within a moment: no
+    /// other load counts that begins after the waiting.
     pub fn until_left(&self, absence: Duration) {
+        drop(self.wait(absence, |_| false));
+    }
+
+    /// Waits until this holds, or there is nothing to wait for.
+    fn wait(
+        &self,
+        absence: Duration,
+        holds: impl Fn(&ListenerCount) -> bool,
+    ) -> MutexGuard<'_, ListenerCount> {
         let mut count = self.0.count();
-        while !count.released {
-            let gone = count.left.map_or(absence, |left| left.elapsed());
-            if count.now == 0 && gone >= absence {
-                return;
-            }
+        count.absence = Some(absence);
+        while !count.released && !holds(&count) {
+            let gone = count.left.max(count.loaded).map_or(absence, |last| last.elapsed());
             let changed = &self.0.changed;
-            count = if count.now > 0 {
+            count = if count.listening + count.loading > 0 {
                 changed.wait(count).unwrap_or_else(PoisonError::into_inner)
-            } else {
-                let waited = changed.wait_timeout(count, absence.saturating_sub(gone));
+            } else if gone < absence {
+                let waited = changed.wait_timeout(count, absence - gone);
                 waited.unwrap_or_else(PoisonError::into_inner).0
+            } else {
+                break;
             };
         }
+        count
     }
 
-    /// Ends every [`Self::until_left`], now and later.
+    /// Ends every waiting, now and later.
     pub fn release(&self) {
         self.0.count().released = true;
         self.0.changed.notify_all();
@@ -99,14 +114,26 @@ impl HttpEvents {
     pub(super) fn listen(&self) -> EventListener {
         let mut newest = self.0.newest.subscribe();
         newest.mark_changed();
-        let begin = ListenerPlace { newest, first: true, _counted: self.count_in() };
+        self.0.count().listening += 1;
+        self.0.changed.notify_all();
+        let counted = CountedListener(Arc::clone(&self.0));
+        let begin = ListenerPlace { newest, first: true, _counted: counted };
         EventListener(Box::pin(unfold(begin, next)))
     }
 
-    /// Counts one more.
-    pub(super) fn count_in(&self) -> CountedListener {
-        self.0.count().now += 1;
-        CountedListener(Arc::clone(&self.0))
+    /// Counts what begins to be loaded: a page listens once the whole of it is there. None where
+    /// the waiting has begun and no listener is there or has just left: it is no page that is
+    /// loaded again, and a probe would hold the waiting for ever.
+    pub(super) fn load(&self) -> Option<CountedLoad> {
+        let mut count = self.0.count();
+        if let Some(absence) = count.absence {
+            let has_just_left = count.left.is_some_and(|left| left.elapsed() < absence);
+            if count.listening == 0 && !has_just_left {
+                return None;
+            }
+        }
+        count.loading += 1;
+        Some(CountedLoad(Arc::clone(&self.0)))
     }
 }
 
@@ -117,13 +144,26 @@ impl EventState {
 }
 
 /// Is counted until it is dropped, with the connection.
-pub(super) struct CountedListener(Arc<EventState>);
+struct CountedListener(Arc<EventState>);
 
 impl Drop for CountedListener {
     fn drop(&mut self) {
         let mut count = self.0.count();
-        count.now -= 1;
+        count.listening -= 1;
         count.left = Some(Instant::now());
+        drop(count);
+        self.0.changed.notify_all();
+    }
+}
+
+/// Likewise.
+pub(super) struct CountedLoad(Arc<EventState>);
+
+impl Drop for CountedLoad {
+    fn drop(&mut self) {
+        let mut count = self.0.count();
+        count.loading -= 1;
+        count.loaded = Some(Instant::now());
         drop(count);
         self.0.changed.notify_all();
     }
@@ -170,6 +210,7 @@ async fn next(mut at: ListenerPlace) -> Option<(Bytes, ListenerPlace)> {
 mod tests {
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::TcpStream;
+    use std::thread;
 
     use super::super::{HttpResponse, HttpServer, get, serve_with_events};
     use super::*;
@@ -183,6 +224,29 @@ mod tests {
         let mut stream = TcpStream::connect(crate::resolve(&server.address).unwrap()[0]).unwrap();
         stream.write_all(format!("{method} /events HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
         BufReader::new(stream)
+    }
+
+    /// More than what the kernel holds for a connection that is not read from.
+    const LARGE: usize = 16 << 20;
+
+    fn begin_large(events: &HttpEvents) -> HttpServer {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let page = "x".repeat(LARGE);
+        serve_with_events(&address, events, move |_, _, _| HttpResponse::text(200, page.as_str())).unwrap()
+    }
+
+    /// A large page of which little has come.
+    fn load(server: &HttpServer) -> TcpStream {
+        let mut stream = TcpStream::connect(crate::resolve(&server.address).unwrap()[0]).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        stream.read_exact(&mut [0; 8]).unwrap();
+        stream
+    }
+
+    /// How many listen, and how many loads are waited for.
+    fn counts(events: &HttpEvents) -> (usize, usize) {
+        let count = events.0.count();
+        (count.listening, count.loading)
     }
 
     /// The data of the next event.
@@ -206,7 +270,7 @@ mod tests {
         events.tell("two");
         assert_eq!(data(&mut first), "two");
         let mut second = listen(&server, "GET");
-        assert_eq!((data(&mut second).as_str(), events.listeners()), ("two", 2));
+        assert_eq!((data(&mut second).as_str(), counts(&events)), ("two", (2, 0)));
         assert_eq!(get(&server.address, "/other").as_deref(), Ok("/other"));
         // What is no GET goes the usual way.
         let mut posted = String::new();
@@ -220,31 +284,53 @@ mod tests {
         let server = begin(&events);
         let mut stream = listen(&server, "GET");
         data(&mut stream);
-        assert_eq!(events.listeners(), 1);
+        assert_eq!(counts(&events), (1, 0));
         drop(stream);
         events.until_left(Duration::from_millis(1));
-        assert_eq!(events.listeners(), 0);
+        assert_eq!(counts(&events), (0, 0));
     }
 
     /// It listens again when it has the whole page, which may take its link many seconds.
     #[test]
     fn a_page_that_is_being_loaded_is_waited_for() {
         let events = HttpEvents::at("/events", "one");
-        let address = "127.0.0.1:0".parse().unwrap();
-        // More than what the kernel holds for a connection that is not read from.
-        let page = "x".repeat(16 << 20);
-        let server =
-            serve_with_events(&address, &events, move |_, _, _| HttpResponse::text(200, page.as_str()));
-        let server = server.unwrap();
-        let mut stream = TcpStream::connect(crate::resolve(&server.address).unwrap()[0]).unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        stream.read_exact(&mut [0; 8]).unwrap();
-        assert_eq!(events.listeners(), 1);
+        let server = begin_large(&events);
+        let mut stream = load(&server);
+        assert_eq!(counts(&events), (0, 1));
         let mut rest = Vec::new();
-        assert!(stream.read_to_end(&mut rest).unwrap() > 16 << 20);
+        assert!(stream.read_to_end(&mut rest).unwrap() > LARGE);
         drop(stream);
         events.until_left(Duration::from_millis(1));
-        assert_eq!(events.listeners(), 0);
+        assert_eq!(counts(&events), (0, 0));
+    }
+
+    #[test]
+    fn a_page_that_listens_when_it_is_loaded_is_a_listener_that_was_waited_for() {
+        let events = HttpEvents::at("/events", "one");
+        let server = begin_large(&events);
+        let _page = load(&server);
+        let its = events.clone();
+        let waiting = thread::spawn(move || its.until_listened(Duration::MAX));
+        let mut stream = listen(&server, "GET");
+        data(&mut stream);
+        assert!(waiting.join().unwrap());
+    }
+
+    /// A probe asks for ever, and so does a script that waits for the end.
+    #[test]
+    fn what_is_loaded_once_the_waiting_has_begun_is_waited_for_only_if_a_listener_has_just_left() {
+        let events = HttpEvents::at("/events", "one");
+        let server = begin_large(&events);
+        events.until_left(Duration::MAX);
+        let _asked = load(&server);
+        assert_eq!(counts(&events), (0, 0));
+        assert!(!events.until_listened(Duration::MAX));
+        events.until_left(Duration::MAX);
+        let mut stream = listen(&server, "GET");
+        data(&mut stream);
+        drop(stream);
+        let _page = load(&server);
+        assert_eq!(counts(&events).1, 1);
     }
 
     #[test]
@@ -256,7 +342,8 @@ mod tests {
         data(&mut stream);
         events.release();
         events.until_left(Duration::MAX);
-        assert_eq!(events.listeners(), 1);
+        assert!(!events.until_listened(Duration::MAX));
+        assert_eq!(counts(&events), (1, 0));
     }
 
     #[test]

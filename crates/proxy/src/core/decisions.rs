@@ -50,29 +50,35 @@ impl Core {
     #[cold]
     fn comes_behind_decision(&mut self, number: RequestId, holders: &[ServerId]) -> bool {
         let Exchange { visit, client, .. } = &self.requests[number];
-        let (key, client, mut behind) = (visit.key, *client, false);
-        self.each_decision(key, holders, |_| behind = true);
-        behind &= self.upstreams.is_up(holders[0]);
-        if behind && let Some(client) = client {
+        let mut decisions = self.deciding.get(&visit.key).into_iter().flatten();
+        let behind = self.upstreams.is_up(holders[0])
+            && decisions.any(|&decision| self.requests[decision].rest.is_copied_to(holders));
+        if behind && let Some(client) = *client {
             self.clients.wait_for_youngest(client);
         }
         behind
     }
 
-    /// Whether a write waits until a server that is first for its key no longer has decided, whose
-    /// copies would undo it. Its client's next request waits for it, too.
+    /// Makes a write wait if an earlier first holder of its key has not answered yet: the copies
+    /// would undo it. Whether it does; its client's next request waits for it, too, then.
     pub(super) fn waits_for_decision(
         &mut self,
         number: RequestId,
-        sent: &[u8],
         holders: &[ServerId],
         source: RequestBytes<'_>,
     ) -> bool {
-        let Some(deciding) = self.deciding.get(&KeyDigest::of(sent)) else { return false };
-        let is_elsewhere = |decision: &RequestId| {
-            let Needs { location, others, .. } = &*self.requests[*decision].rest;
-            let first = location.as_ref().map(|location| location.holders[0]);
-            first != Some(holders[0]) && others.iter().any(|other| holders.contains(other))
+        let Some(deciding) = self.deciding.get(&self.requests[number].visit.key) else { return false };
+        let holders_of = |decision: RequestId| {
+            let location = self.requests[decision].rest.location.as_ref();
+            location.map(|location| &location.holders[..])
+        };
+        // Mostly so: that had none to wait for, either. Of a busy key there may be many.
+        if deciding.last().is_some_and(|&youngest| holders_of(youngest) == Some(holders)) {
+            return false;
+        }
+        let is_elsewhere = |&decision: &RequestId| {
+            holders_of(decision).is_some_and(|others| others[0] != holders[0])
+                && self.requests[decision].rest.is_copied_to(holders)
         };
         let Some(decision) = deciding.iter().copied().find(is_elsewhere) else { return false };
         self.requests[decision].rest.followers.push(number);
@@ -100,7 +106,7 @@ impl Core {
     fn each_decision(&mut self, key: KeyDigest, holders: &[ServerId], mut with: impl FnMut(&mut Needs)) {
         for &number in self.deciding.get(&key).into_iter().flatten() {
             let decision = &mut *self.requests[number].rest;
-            if decision.others.iter().any(|other| holders.contains(other)) {
+            if decision.is_copied_to(holders) {
                 with(decision);
             }
         }

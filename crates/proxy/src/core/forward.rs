@@ -20,7 +20,7 @@ use crate::large::{self, LARGE_REQUEST, RequestBytes};
 use crate::merge::How;
 use crate::meta::{self, MetaRole};
 use crate::placement::KeyHash;
-use crate::pool::Lifetimes;
+use crate::pool::{Lifetimes, expires_at_once};
 use crate::topology::{MultiGet, Writes};
 use crate::upstreams::{Pending, Servers};
 
@@ -88,9 +88,7 @@ impl Core {
         taken: Taken,
         now: Stamp,
     ) {
-        let entry = self.routing.living(self.requests[number].entry);
         let exchange = &mut self.requests[number];
-        exchange.entry = entry;
         exchange.stage = Stage::Sent;
         exchange.holds_worker = true;
         exchange.visit.taken = now;
@@ -101,7 +99,7 @@ impl Core {
         self.ask(number, request, source, now);
     }
 
-    /// Asks the servers that a request's keys name.
+    /// Asks the servers that a request's keys name, where its client's pool may be no more.
     #[inline]
     pub(super) fn ask(
         &mut self,
@@ -110,6 +108,8 @@ impl Core {
         source: RequestBytes<'_>,
         now: Stamp,
     ) {
+        let entry = self.routing.living(self.requests[number].entry);
+        self.requests[number].entry = entry;
         match request {
             Request::Retrieve(retrieve) => self.retrieve(number, retrieve, now),
             Request::Store(store) => self.store(number, store, source, now),
@@ -127,7 +127,8 @@ impl Core {
             Request::Touch { key, exptime, .. } => {
                 let request: Writer<'_> =
                     &mut |out, key, lifetimes| write::touch(out.tail(), key, lifetimes.of(*exptime));
-                let write = KeyWrite { expect: Expect::Touched, undone_by_add: *exptime < 0, request };
+                let undone_by_add = expires_at_once(*exptime, self.routing.unix_at(now));
+                let write = KeyWrite { expect: Expect::Touched, undone_by_add, request };
                 self.write_key(number, key, write, source, now);
             }
             Request::FlushAll { delay, .. } => {
@@ -164,11 +165,15 @@ impl Core {
         self.routing.choose(pool, key, holders, keys, now, |server| upstreams.outstanding(server))
     }
 
-    /// Counts the request for the pool of its key; where a bound of that is reached, or the key
-    /// does not fit, it is refused.
+    /// Counts the request for the pool of its key, once; where a bound of that is reached, or the
+    /// key does not fit, it is refused.
     pub(super) fn admit(&mut self, number: RequestId, pool: PoolId, sent: &[u8], now: Stamp) -> bool {
+        let was_counted = self.requests[number].counted_in.is_some();
         let admitted = self.admit_hashed(number, pool, fits(sent).then(|| KeyHash::Xxh3.number(sent)), now);
-        if admitted && let Some(one_of) = self.books.sampling().samples(now) {
+        if admitted
+            && !was_counted
+            && let Some(one_of) = self.books.sampling().samples(now)
+        {
             self.sample(number, one_of, sent);
         }
         admitted
@@ -228,6 +233,10 @@ impl Core {
             return false;
         };
         exchange.visit.key = KeyDigest(hash);
+        if exchange.counted_in.is_some() {
+            // It has waited for a decision.
+            return true;
+        }
         exchange.counted_in = Some(pool);
         let place = self.dispatch.place();
         let refused = exchange.counted_pools().find_map(|pool| self.routing[pool].admits(place, now).err());
@@ -255,7 +264,8 @@ impl Core {
             write::storage_line(out.tail(), command, key, flags, exptime, unique, data.len());
             write_value(out, data, value.as_ref());
         };
-        let stays = matches!(store.command, Storage::Set | Storage::Add | Storage::Cas) && store.exptime >= 0;
+        let stays = matches!(store.command, Storage::Set | Storage::Add | Storage::Cas)
+            && !expires_at_once(store.exptime, self.routing.unix_at(now));
         let write = KeyWrite { expect: Expect::Stored, undone_by_add: !stays, request };
         self.write_key(number, store.key, write, source, now);
     }
@@ -276,10 +286,10 @@ impl Core {
         if !place.holders.iter().all(|&server| self.upstreams.takes(server, expect)) {
             return self.requests[number].rest.merge.local(ReplyClass::Error, request::ERROR);
         }
-        if !self.deciding.is_empty() && self.waits_for_decision(number, sent, &place.holders, source) {
+        if !self.admit(number, place.home, sent, now) {
             return;
         }
-        if !self.admit(number, place.home, sent, now) {
+        if !self.deciding.is_empty() && self.waits_for_decision(number, &place.holders, source) {
             return;
         }
         self.routing.asks(place.home, place.pool);
@@ -848,7 +858,7 @@ impl Core {
             let Some(part) = rest.parts.get(usize::from(key.part)).copied() else { continue };
             let lifetimes = self.routing.lifetimes(key.pool, part.pool, now);
             let holders = self.routing[part.pool].holders(key.sent);
-            if exptime < 0 {
+            if expires_at_once(exptime, lifetimes.unix) {
                 let digest = KeyDigest::of(key.sent);
                 self.routing[part.pool].changes(Some(digest), now, self.settings.timeout);
             }

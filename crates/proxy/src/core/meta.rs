@@ -59,7 +59,7 @@ impl Core {
             let expect = request.expect();
             // Appends, prepends and replaces store where there was something.
             let undone_by_add = stores_nothing(expect)
-                || meta::expires_at_once(request)
+                || meta::expires_at_once(request, self.routing.unix_at(now))
                 || request.flag(b'M').is_some_and(|mode| b"aApPrR".contains(mode.first().unwrap_or(&b'S')));
             let write = KeyWrite {
                 expect,
@@ -202,10 +202,10 @@ impl Core {
             None => self.fail_without_server(number, 0, asked),
         }
         if kind.touches() {
-            if meta::expires_at_once(&own(&self.requests[number].rest.request)) {
+            let lifetimes = self.routing.lifetimes(home, pool, now);
+            if meta::expires_at_once(&own(&self.requests[number].rest.request), lifetimes.unix) {
                 self.note_change(number, pool, now);
             }
-            let lifetimes = self.routing.lifetimes(home, pool, now);
             for (part, &other) in holders.iter().enumerate().skip(1) {
                 let Some(connection) = self.open_part(other, number, part as u16) else { continue };
                 let rest = &self.requests[number].rest;

@@ -254,6 +254,23 @@ fn lifetimes_are_cut_and_never_stretched() {
 }
 
 #[test]
+fn what_is_given_a_past_time_of_day_is_gone_at_once() {
+    for (exptime, at_once) in [
+        (0, false),
+        (1, false),
+        (-1, true),
+        (i32::MIN, true),
+        (2_592_000, false),
+        (2_592_001, true),
+        (1_700_000_000, true),
+        (1_700_000_001, false),
+        (i32::MAX, false),
+    ] {
+        assert_eq!(expires_at_once(exptime, 1_700_000_000), at_once, "{exptime}");
+    }
+}
+
+#[test]
 fn a_change_is_known_for_a_span_and_too_many_are_a_change_of_every_key() {
     let span = Nanos::from_secs(1);
     let at = |millis: u64| Stamp(millis * 1_000_000);

@@ -350,14 +350,14 @@ fn store_lines(store: &TopStore, instances: usize) -> [HeadLine; 2] {
         count(store.clients_waiting),
     );
     let each = store.requests_per_commit.map(|each| format!(", {} requests each", three_digits(each)));
-    let is_out = store.takes_nothing > 0.0;
+    let is_out = store.at_fault > 0.0;
     let out = is_out.then(|| {
         let of = match instances {
             0 | 1 => String::new(),
-            all => format!(" of {} of {all} brokers", count(store.takes_nothing)),
+            all => format!(" for {} of {all} brokers", count(store.at_fault)),
         };
         format!(
-            "takes nothing{of}: it cannot be reached, does not answer, or refuses what is to be written; "
+            "is at fault{of}: it cannot be reached, does not answer, or refuses a write or a sweep; "
         )
     });
     let with_store = format!(

@@ -374,7 +374,7 @@ fn a_broker_has_its_own_pages() {
 
 /// What waits for it has no response time that could show it.
 #[test]
-fn a_store_that_takes_nothing_stands_above_the_table() {
+fn a_store_that_is_at_fault_stands_above_the_table() {
     let shown = |takes: [u32; 2]| {
         let mut state = TopState::default();
         let names = ["a:9150", "b:9150"];
@@ -392,12 +392,12 @@ fn a_store_that_takes_nothing_stands_above_the_table() {
         let both = lines(&state, &mut TopView::of(TopPage::Tubes, false), 120, 20);
         [both, lines(&state, &mut one, 120, 20)]
     };
-    let out = ": it cannot be reached, does not answer, or refuses what is to be written";
+    let out = ": it cannot be reached, does not answer, or refuses a write or a sweep";
     let [both, one] = shown([1, 0]);
-    assert!(has(&both, &format!("store      takes nothing of 1 of 2 brokers{out}")), "{both:#?}");
-    assert!(has(&one, &format!("store      takes nothing{out}")), "{one:#?}");
+    assert!(has(&both, &format!("store      is at fault for 1 of 2 brokers{out}")), "{both:#?}");
+    assert!(has(&one, &format!("store      is at fault{out}")), "{one:#?}");
     for well in shown([1, 1]) {
-        assert!(has(&well, "store      0 wait") && !has(&well, "takes nothing"), "{well:#?}");
+        assert!(has(&well, "store      0 wait") && !has(&well, "is at fault"), "{well:#?}");
         let unknown = "messages   not told by the database, in 0 tubes; 0 clients wait for one";
         assert!(has(&well, unknown) && !has(&well, "0 ready"), "{well:#?}");
     }

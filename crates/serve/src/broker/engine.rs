@@ -171,8 +171,8 @@ pub enum BrokerNotice {
     Takes,
     /// The store refuses to read what is not in memory, and why: requests that need it wait.
     Unread(String),
-    /// The store refuses a sweep of the outbox, or to clear away what is over, and why; told once
-    /// until it does neither.
+    /// The store refuses a sweep of the outbox, or to clear away what is over, and why; told once,
+    /// until a sweep passes.
     Unswept(String),
     /// It takes sweeps again.
     Swept,
@@ -637,13 +637,12 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         // What those did who could go on.
         self.feed();
         if let Some(BrokerAdmin { slot, live, .. }) = &self.admin {
-            let refuses = self.reluctant.is_some() || self.unswept;
-            let takes = !self.store_lost && !self.silence.lasts() && !refuses;
+            let takes = !self.store_lost && !self.silence.lasts() && self.reluctant.is_none();
             live.publish(takes, || self.broker.live(self.clock.now()));
             let stops = self.stop_by.is_some() || self.settings.ending.announced.load(Ordering::SeqCst);
             slot.publish(|| {
                 self.driver.note_memory(&mut self.broker);
-                BrokerSnapshot::of(&self.broker, self.clock.now(), takes, stops)
+                BrokerSnapshot::of(&self.broker, self.clock.now(), takes && !self.unswept, stops)
             });
         }
     }

@@ -24,9 +24,12 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// with it.
 pub(super) const LIGHT: &str = "SET synchronous_commit = off";
 /// A broker that begins counts, reads or indexes all messages in one statement each, which takes as
-/// long as there are many; afterwards statements may take what the server says.
-pub(super) const UNTIMED: &str = "SET statement_timeout = 0";
-pub(super) const TIMED: &str = "RESET statement_timeout";
+/// long as there are many; afterwards statements may take what the server says. Locks are waited
+/// for no longer than a statement might have taken: others wait behind one that waits.
+pub(super) const UNTIMED: &str = "SELECT set_config('lock_timeout', \
+     coalesce(min(nullif(setting, '0')::integer), 0)::text, false) \
+     FROM pg_settings WHERE name IN ('statement_timeout', 'lock_timeout'); SET statement_timeout = 0";
+pub(super) const TIMED: &str = "RESET statement_timeout; RESET lock_timeout";
 /// What makes plans in all sessions that read and write messages.
 pub(super) const SETTINGS: &str = include_str!("session.sql");
 /// How often it is looked whether a pooler stands between.

@@ -86,6 +86,19 @@ fn a_close_after_the_time_to_run_leaves_the_message_where_it_is() {
     assert_eq!(say(&mut broker, id, "get q/close/open\r\n"), "VALUE q/close/open 0 1\r\na\r\nEND\r\n");
 }
 
+#[test]
+fn a_connection_is_told_whether_it_has_a_message_open_whose_time_has_not_run_out() {
+    let mut broker = broker(false);
+    let [id, other] = [(); 2].map(|()| broker.opened_memcached());
+    say(&mut broker, id, "set q/ttr=1 0 0 1\r\na\r\nget q/open\r\n");
+    assert_eq!(say(&mut broker, id, "stats open\r\n"), "STAT open 1\r\nEND\r\n");
+    assert_eq!(say(&mut broker, other, "stats open\r\n").as_bytes(), NONE_OPEN);
+    broker.tick(NOW + Nanos::from_secs(2));
+    assert_eq!(say(&mut broker, id, "stats open\r\n").as_bytes(), NONE_OPEN);
+    // To ask has ended nothing.
+    assert_eq!(say(&mut broker, id, "get q/close\r\n").as_bytes(), RAN_OUT);
+}
+
 /// A broker whose database decides, and its client that has opened a message of `q`.
 fn sharing_with_open() -> (Broker, ClientId) {
     let mut broker = sharing();

@@ -2,7 +2,7 @@
 //! pooler between is found at the start.
 
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::durable::cluster::Cluster;
 use crate::durable::shards::broker_with_admin;
@@ -14,6 +14,8 @@ use crate::support::until;
 const PUT: &str = "put 1 0 60 1\r\nx\r\n";
 /// More than a broker of these tests has connections to its database.
 const MANY: usize = 8;
+/// How long a statement of a session may take, and how long it may wait for a lock.
+const TIMES: &str = "current_setting('statement_timeout') || ' ' || current_setting('lock_timeout')";
 
 /// How often each change of state was told.
 fn told(ended: &Ended) -> [usize; 4] {
@@ -160,9 +162,13 @@ pub(crate) fn a_sweep_that_an_owner_is_refused_is_told(cluster: &Cluster) {
     cluster.sql("postgres", &format!("CREATE ROLE {user} LOGIN"));
     cluster.sql("postgres", &format!("CREATE DATABASE {name} OWNER {user}"));
     let store = cluster.at(name).replace("user=krarup", &format!("user={user}"));
+    // It makes the tables.
+    assert!(broker(&store, "owned").stop().success);
+    // Keys are cleared away at the start, and once a minute.
+    cluster.sql(name, &format!("REVOKE DELETE ON krarup.key FROM {user}"));
     let (mut broker, admin) = broker_with_admin(&store, "owned");
     let mut peer = broker.connect();
-    for (id, right, table) in [(1, "SELECT", "incoming"), (3, "DELETE", "archive")] {
+    for (id, right, table) in [(1, "DELETE", "key"), (3, "SELECT", "incoming"), (5, "DELETE", "archive")] {
         cluster.sql(name, &format!("REVOKE {right} ON krarup.{table} FROM {user}"));
         broker.says_text(&format!("refuses a sweep: permission denied for table {table}"));
         until("it is not ready", || asked(admin, "GET", "/ready").starts_with("HTTP/1.1 503"));
@@ -170,14 +176,15 @@ pub(crate) fn a_sweep_that_an_owner_is_refused_is_told(cluster: &Cluster) {
         say(&mut peer, "reserve\r\n", &format!("RESERVED {id} 1\r\nx\r\n"));
         cluster.sql(name, "SELECT krarup.put('default', 'y')");
         cluster.sql(name, &format!("GRANT {right} ON krarup.{table} TO {user}"));
-        broker.says_text("the database takes sweeps again");
+        // Well before the next minute of keys.
+        broker.says_within(Duration::from_secs(30), |line| line.contains("takes sweeps again").then_some(()));
         until("it is ready", || asked(admin, "GET", "/ready").starts_with("HTTP/1.1 200"));
         say(&mut peer, "reserve\r\n", &format!("RESERVED {} 1\r\ny\r\n", id + 1));
     }
     let ended = broker.stop();
     assert!(ended.success && told(&ended) == [0; 4], "{ended:?}");
     let lines = ["refuses a sweep", "takes sweeps again"];
-    assert_eq!(lines.map(|line| ended.errors.matches(line).count()), [2, 2], "{ended:?}");
+    assert_eq!(lines.map(|line| ended.errors.matches(line).count()), [3, 3], "{ended:?}");
 }
 
 /// What it begins with is as long as there are many messages, and is tried until it is not refused.
@@ -203,8 +210,12 @@ pub(crate) fn a_broker_begins_whatever_time_statements_may_take(cluster: &Cluste
              {}; \
              CREATE TRIGGER cancels BEFORE UPDATE ON krarup.message_row FOR EACH ROW EXECUTE FUNCTION cancels(); \
              CREATE FUNCTION tells() RETURNS trigger LANGUAGE plpgsql AS \
-                 $$ BEGIN NEW.memcached := current_setting('statement_timeout'); RETURN NEW; END $$; \
-             CREATE TRIGGER tells BEFORE UPDATE ON krarup.owner FOR EACH ROW EXECUTE FUNCTION tells()",
+                 $$ BEGIN NEW.memcached := {TIMES}; RETURN NEW; END $$; \
+             CREATE TRIGGER tells BEFORE UPDATE ON krarup.owner FOR EACH ROW EXECUTE FUNCTION tells(); \
+             CREATE FUNCTION is_timed() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$ BEGIN ASSERT {TIMES} = '1min 0'; RETURN NEW; END $$; \
+             CREATE TRIGGER is_timed BEFORE INSERT ON krarup.broker FOR EACH ROW EXECUTE FUNCTION is_timed(); \
+             CREATE TRIGGER is_timed BEFORE INSERT ON krarup.member FOR EACH ROW EXECUTE FUNCTION is_timed()",
             cancels("true")
         ),
     );
@@ -212,16 +223,51 @@ pub(crate) fn a_broker_begins_whatever_time_statements_may_take(cluster: &Cluste
     let begin = ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--mode", mode];
     let mut broker = Program::begin(&begin);
     broker.says_text("refuses to let this broker begin: too long; this broker goes on waiting");
-    cluster.sql(&name, &cancels("current_setting('statement_timeout') <> '0'"));
+    another_has_its_turn(cluster, &name, &mut broker);
+    // A lock is waited for as long as a statement may else take.
+    cluster.sql(&name, &cancels(&format!("{TIMES} <> '0 1min'")));
     broker.says_text("the database refuses no longer");
+    let begun = format!("{broker:?}");
+    assert!(begun.matches("the database refuses").count() == 2 && !begun.contains("out of reach"), "{begun}");
     let broker = broker.listening();
     assert_eq!(cluster.sql(&name, "SELECT state = 0 OR ttr > 0 FROM krarup.message"), "t");
     // From then on its statements may take what those of others may.
     if mode == "owned" {
-        assert_eq!(cluster.sql(&name, "SELECT memcached FROM krarup.owner WHERE shard = 0"), "1min");
+        assert_eq!(cluster.sql(&name, "SELECT memcached FROM krarup.owner WHERE shard = 0"), "1min 0");
+        sweeps_take_the_time_they_need(cluster, &name);
     }
     let ended = broker.stop();
-    assert!(ended.success && !ended.errors.contains("out of reach"), "{mode}: {ended:?}");
+    let lines = ["out of reach", "refuses a sweep"];
+    assert!(ended.success && !lines.iter().any(|line| ended.errors.contains(line)), "{mode}: {ended:?}");
+    if mode == "owned" {
+        let shards = ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--shards", "2"];
+        assert!(Program::krarup(&shards).stop().success);
+    }
+}
+
+/// A broker that is refused meets one that owns the queues, which ends then.
+fn another_has_its_turn(cluster: &Cluster, name: &str, broker: &mut Program) {
+    let mut holder = cluster.psql(name, "SELECT pg_advisory_lock(1802658162, 2), pg_sleep(600)");
+    let mut holder = holder.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    broker.says_text("waiting: the broker at ");
+    until("the other ends", || cluster.end_sleeping(name) == "1");
+    assert!(!holder.wait().unwrap().success());
+}
+
+/// Those of an owner, of which the clearing away is told with the next.
+fn sweeps_take_the_time_they_need(cluster: &Cluster, name: &str) {
+    cluster.sql(
+        name,
+        &format!(
+            "CREATE OR REPLACE FUNCTION krarup.prune() RETURNS integer LANGUAGE plpgsql AS \
+                 $$ BEGIN ASSERT {TIMES} = '0 1min'; RETURN 0; END $$; \
+             DROP TRIGGER cancels ON krarup.message_row"
+        ),
+    );
+    for _ in 0..3 {
+        cluster.sql(name, "SELECT krarup.put('default', 'x')");
+        until("it is taken in", || cluster.sql(name, "SELECT count(*) FROM krarup.incoming") == "0");
+    }
 }
 
 /// Those of its connections that have a session answer all clients.
@@ -317,6 +363,7 @@ pub(crate) fn what_only_reads_is_tried_again_seldom_and_is_no_message_refused(cl
 /// An owner that finds no messages in the database still writes those that come.
 pub(crate) fn what_cannot_be_read_is_no_message_refused(cluster: &Cluster) {
     let store = cluster.database("unread");
+    cluster.sql("postgres", "ALTER DATABASE unread SET statement_timeout = '1min'");
     let mut broker = of_heads(&store, "1");
     let (mut peer, mut reader) = (broker.connect(), broker.connect());
     say(&mut peer, &PUT.repeat(3), "INSERTED 1\r\nINSERTED 2\r\nINSERTED 3\r\n");
@@ -326,8 +373,11 @@ pub(crate) fn what_cannot_be_read_is_no_message_refused(cluster: &Cluster) {
     reader.send(b"reserve\r\n").unwrap();
     broker.says_text("refuses to read messages");
     say(&mut peer, PUT, "INSERTED 4\r\n");
-    cluster.sql("unread", "ALTER TABLE krarup.hidden RENAME TO message");
+    // The reader made the indexes, and what it reads may take what the server says.
+    let view = "CREATE VIEW krarup.message AS SELECT * FROM krarup.hidden WHERE";
+    cluster.sql("unread", &format!("{view} {TIMES} = '1min 0'"));
     reader.expect(b"RESERVED 2 1\r\nx\r\n").unwrap();
+    cluster.sql("unread", "DROP VIEW krarup.message; ALTER TABLE krarup.hidden RENAME TO message");
     let ended = broker.stop();
     assert!(ended.success && told(&ended) == [0; 4], "{ended:?}");
     assert_eq!(ended.errors.matches("refuses to read messages").count(), 1, "{ended:?}");

@@ -1,5 +1,6 @@
 //! What other clients ask for a key while its first holder has to decide about a `cas`.
 
+use super::pools::key_at;
 use super::*;
 use krarup_service::ConnectionLoss;
 
@@ -232,10 +233,11 @@ fn three(writes: Writes) -> PoolSpec {
     PoolSpec { writes, ..PoolSpec::of("main", vec![0, 1, 2]) }
 }
 
-fn without_first(world: &mut World, writes: Writes) {
-    let pools = vec![PoolSpec { writes, ..PoolSpec::of("main", vec![0, 1]) }];
+fn without_first(world: &mut World, spec: PoolSpec) {
+    let pools = vec![PoolSpec { servers: vec![0, 1], ..spec }];
     let topology = Topology { servers: names(3).split_off(1), pools, routes: Vec::new() };
-    world.core.reconfigure(settings(), topology, world.now);
+    let settings = world.core.settings().clone();
+    world.core.reconfigure(settings, topology, world.now);
 }
 
 /// The new first holder would carry it out before the copies come.
@@ -243,7 +245,7 @@ fn without_first(world: &mut World, writes: Writes) {
 fn a_write_waits_for_the_decision_of_a_server_that_was_first_before() {
     for (write, answer) in [("delete a\r\n", "DELETED\r\n"), ("append a 0 0 1\r\nz\r\n", "STORED\r\n")] {
         let (mut world, first, second) = deciding(three(Writes::All));
-        without_first(&mut world, Writes::All);
+        without_first(&mut world, three(Writes::All));
         world.send(second, format!("{write}get a\r\n"));
         assert_eq!((world.asked(1), world.asked(2)), (String::new(), String::new()));
         world.answer(0, "STORED\r\n");
@@ -256,7 +258,7 @@ fn a_write_waits_for_the_decision_of_a_server_that_was_first_before() {
         assert!(world.core.deciding.is_empty());
     }
     let (mut world, first, second) = deciding(three(Writes::All));
-    without_first(&mut world, Writes::All);
+    without_first(&mut world, three(Writes::All));
     world.send(second, "delete a\r\n");
     world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
     assert_eq!((world.asked(1), world.asked(2)), ("delete a\r\n".into(), "delete a\r\n".into()));
@@ -273,7 +275,7 @@ fn so_it_does_where_no_client_waits_for_the_copies() {
     let (old, new) = ("set a 0 0 1\r\nx\r\n", "set a 0 0 1\r\ny\r\n");
     world.send(client, old);
     assert_eq!(world.asked(0), old);
-    without_first(&mut world, Writes::Async);
+    without_first(&mut world, three(Writes::Async));
     world.send(client, new);
     assert_eq!((world.asked(1), world.asked(2)), (String::new(), String::new()));
     world.answer(0, "STORED\r\n");
@@ -283,6 +285,80 @@ fn so_it_does_where_no_client_waits_for_the_copies() {
     world.answer(2, "STORED\r\nSTORED\r\n");
     assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
     assert_eq!(world.core.pools()[0].counts().dropped, 0);
+}
+
+#[test]
+fn so_it_does_where_a_server_that_is_back_is_the_first() {
+    let when_down = WhenDown::Next;
+    let mut world = one_pool(PoolSpec { when_down, ..placed("main", vec![0, 1, 2, 3], 3) });
+    let (first, second) = (world.client(), world.client());
+    let key = key_at(&mut world, &[0, 1, 2]);
+    world.core.server_lost(0, "gone", ConnectionLoss::Broken, world.now);
+    world.send(first, format!("cas {key} 0 0 1 77\r\ny\r\n"));
+    assert_eq!(world.asked(1), format!("cas {key} 0 0 1 77\r\ny\r\n"));
+    world.bring_up(0);
+    let (copy, write) = (format!("set {key} 0 0 1\r\ny\r\n"), format!("delete {key}\r\n"));
+    world.send(second, &write);
+    assert_eq!([0, 1, 2, 3].map(|server| world.asked(server)), [""; 4]);
+    world.answer(1, "STORED\r\n");
+    assert_eq!((world.asked(0), world.asked(1)), (write.clone(), write.clone()));
+    assert_eq!((world.asked(2), world.asked(3)), (format!("{copy}{write}"), copy));
+    world.answer(0, "NOT_FOUND\r\n").answer(1, "DELETED\r\n");
+    world.answer(2, "STORED\r\nDELETED\r\n").answer(3, "STORED\r\n");
+    assert_eq!((world.replied(first), world.replied(second)), ("STORED\r\n".into(), "NOT_FOUND\r\n".into()));
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+}
+
+/// Beyond a bound it would be refused when it has waited.
+#[test]
+fn a_write_that_waits_counts_for_the_bounds_of_its_pool_once() {
+    let spec = || PoolSpec { concurrency: Some(2), ..three(Writes::All) };
+    let (mut world, first, second) = deciding(spec());
+    let third = world.client();
+    without_first(&mut world, spec());
+    world.send(second, "delete a\r\n").send(third, "delete a\r\n");
+    let why = "SERVER_ERROR pool main is limited to 2 requests under way\r\n";
+    assert_eq!((world.replied(second), world.replied(third)), (String::new(), why.into()));
+    world.answer(0, "STORED\r\n");
+    for server in [1, 2] {
+        assert_eq!(world.asked(server), format!("{COPY}delete a\r\n"));
+        world.answer(server, "STORED\r\nDELETED\r\n");
+    }
+    assert_eq!((world.replied(first), world.replied(second)), ("STORED\r\n".into(), "DELETED\r\n".into()));
+    let pool = &world.core.pools()[0];
+    assert_eq!((pool.counts().requests, pool.counts().limited, pool.busy()), (2, 1, 0));
+}
+
+#[test]
+fn a_write_that_has_waited_goes_to_the_pool_that_its_own_has_become() {
+    let (mut world, first, second) = deciding(three(Writes::All));
+    without_first(&mut world, three(Writes::All));
+    world.send(second, "delete a\r\n");
+    let pools = vec![PoolSpec::of("other", vec![0])];
+    let topology = Topology { servers: names(3).split_off(2), pools, routes: Vec::new() };
+    world.core.reconfigure(settings(), topology, world.now);
+    world.answer(0, "STORED\r\n");
+    assert_eq!((world.asked(1), world.asked(2)), (String::new(), format!("{COPY}delete a\r\n")));
+    world.answer(2, "STORED\r\nDELETED\r\n");
+    assert_eq!((world.replied(first), world.replied(second)), ("STORED\r\n".into(), "DELETED\r\n".into()));
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
+    assert!(world.core.pools().iter().all(|pool| pool.busy() == 0));
+}
+
+#[test]
+fn a_write_that_waits_is_carried_out_though_its_client_is_gone() {
+    let (mut world, first, second) = deciding(three(Writes::All));
+    without_first(&mut world, three(Writes::All));
+    world.send(second, "delete a\r\n");
+    world.core.gone(second, world.now);
+    world.replies.remove(&second);
+    world.answer(0, "STORED\r\n");
+    for server in [1, 2] {
+        assert_eq!(world.asked(server), format!("{COPY}delete a\r\n"));
+        world.answer(server, "STORED\r\nDELETED\r\n");
+    }
+    assert_eq!(world.replied(first), "STORED\r\n");
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
 }
 
 #[test]
@@ -320,30 +396,57 @@ fn a_copy_has_the_name_under_which_its_write_was_sent() {
     assert_eq!(world.replied(client), "STORED\r\n");
 }
 
-#[test]
-fn a_large_value_behind_a_cas_is_copied_in_its_turn() {
+/// As [`deciding`], with room for values that are lent; and a `set` of one.
+fn deciding_large(spec: PoolSpec) -> (World, [u32; 2], String) {
     let length = 2 * LARGE_REQUEST;
     let limits = Limits { value: length, ..Limits::default() };
-    let topology = Topology::replicated(names(2), MultiGet::Whole);
+    let topology = Topology { servers: names(spec.servers.len()), pools: vec![spec], routes: Vec::new() };
     let mut world = World::before(topology, CoreSettings { limits, ..settings() });
-    let (first, second) = (world.client(), world.client());
-    world.send(first, CAS);
-    let write = format!("set a 0 0 {length}\r\n{}\r\n", "z".repeat(length));
-    let memory = Arc::new(write.clone().into_bytes());
-    let used = world.core.read_lent(second, &memory, 0..memory.len(), world.now, world.now);
+    let clients = [world.client(), world.client()];
+    world.send(clients[0], CAS);
+    assert_eq!(world.asked(0), CAS);
+    (world, clients, format!("set a 0 0 {length}\r\n{}\r\n", "z".repeat(length)))
+}
+
+fn send_lent(world: &mut World, client: u32, write: &str) {
+    let memory = Arc::new(write.as_bytes().to_vec());
+    let used = world.core.read_lent(client, &memory, 0..memory.len(), world.now, world.now);
     assert_eq!(used, memory.len());
-    let all = |world: &mut World, server| {
-        let mut asked = String::new();
-        while let more = world.asked(server)
-            && !more.is_empty()
-        {
-            asked += &more;
-        }
-        asked
-    };
-    assert!(all(&mut world, 0) == format!("{CAS}{write}") && world.asked(1).is_empty());
+}
+
+/// All that a server is sent, however many pieces that has.
+fn all_asked(world: &mut World, server: usize) -> String {
+    let mut asked = String::new();
+    while let more = world.asked(server)
+        && !more.is_empty()
+    {
+        asked += &more;
+    }
+    asked
+}
+
+#[test]
+fn a_large_value_behind_a_cas_is_copied_in_its_turn() {
+    let (mut world, clients, write) = deciding_large(copied());
+    send_lent(&mut world, clients[1], &write);
+    assert!(all_asked(&mut world, 0) == write && world.asked(1).is_empty());
     world.answer(0, "STORED\r\nSTORED\r\n");
-    assert!(all(&mut world, 1) == format!("{COPY}{write}"));
+    assert!(all_asked(&mut world, 1) == format!("{COPY}{write}"));
     world.answer(1, "STORED\r\nSTORED\r\n");
-    assert_eq!((world.replied(first), world.replied(second)), ("STORED\r\n".into(), "STORED\r\n".into()));
+    assert_eq!(clients.map(|client| world.replied(client)), ["STORED\r\n"; 2]);
+}
+
+#[test]
+fn a_large_value_that_waits_for_a_decision_is_sent_whole() {
+    let (mut world, clients, write) = deciding_large(three(Writes::All));
+    without_first(&mut world, three(Writes::All));
+    send_lent(&mut world, clients[1], &write);
+    assert_eq!((world.asked(1), world.asked(2)), (String::new(), String::new()));
+    world.answer(0, "STORED\r\n");
+    for server in [1, 2] {
+        assert!(all_asked(&mut world, server) == format!("{COPY}{write}"));
+        world.answer(server, "STORED\r\nSTORED\r\n");
+    }
+    assert_eq!(clients.map(|client| world.replied(client)), ["STORED\r\n"; 2]);
+    assert_eq!((world.core.unfinished(), world.core.in_flight()), (0, 0));
 }

@@ -7,7 +7,7 @@ use crate::topology::{Hedge, PoolSpec, Reads, Route, Shadow, StandIn, WhenDown, 
 use krarup_service::ConnectionLoss;
 
 /// The first key, of those that are counted up, whose holders are these.
-fn key_at(world: &mut World, holders: &[usize]) -> String {
+pub(super) fn key_at(world: &mut World, holders: &[usize]) -> String {
     let routing = &mut world.core.routing;
     let holders: Vec<ServerId> = holders.iter().copied().map(ServerId::new).collect();
     (0..1_000)
@@ -52,7 +52,7 @@ fn a_multi_get_asks_each_server_once_and_keeps_the_order_of_the_keys() {
     assert_eq!((visit.keys, visit.hits, visit.misses, servers.len()), (5, 4, 1, 3));
 }
 
-/// As many keys as one line may have.
+/// A line of nearly 16 KiB.
 #[test]
 fn a_gat_of_many_keys_is_divided_among_servers() {
     let mut world = one_pool(placed("main", vec![0, 1], 1));
@@ -468,6 +468,11 @@ fn what_was_read_before_a_key_changed_is_not_stored_where_it_was_missed() {
         ("ms a 1 MA\r\ny", ["NS", "HD"], "NS"),
         ("touch a -1", ["NOT_FOUND", "TOUCHED"], "NOT_FOUND"),
         ("ms a 1 T-1\r\ny", ["HD", "HD"], "HD"),
+        // memcached takes it for a time of day, in 1970; the other is now.
+        ("touch a 2592001", ["NOT_FOUND", "TOUCHED"], "NOT_FOUND"),
+        ("touch a 1700000000", ["NOT_FOUND", "TOUCHED"], "NOT_FOUND"),
+        ("set a 0 2592001 1\r\ny", ["STORED", "STORED"], "STORED"),
+        ("ms a 1 T2592001\r\ny", ["HD", "HD"], "HD"),
         ("flush_all", ["OK", "OK"], "OK"),
     ] {
         let mut world = refilled();
@@ -482,7 +487,12 @@ fn what_was_read_before_a_key_changed_is_not_stored_where_it_was_missed() {
         assert_eq!(world.replied(writer), format!("{reply}\r\n"));
         assert_eq!(world.asked(0), "", "{write}");
     }
-    for (read, touch, touched) in [("gat -1 a", "touch a -1", "TOUCHED"), ("mg a v T-1", "mg a T-1", "HD")] {
+    for (read, touch, touched) in [
+        ("gat -1 a", "touch a -1", "TOUCHED"),
+        ("mg a v T-1", "mg a T-1", "HD"),
+        ("gat 2592001 a", "touch a 2592001", "TOUCHED"),
+        ("mg a v T2592001", "mg a T2592001", "HD"),
+    ] {
         let mut world = refilled();
         let (reader, writer) = (world.client(), world.client());
         world.send(reader, "get a\r\n").write_servers().answer(0, "END\r\n");

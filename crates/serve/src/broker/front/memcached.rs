@@ -15,7 +15,8 @@ use super::serving::{End, Inner};
 use crate::broker::engine::Protocol;
 use krarup_broker::broker::{MOST_UNSENT, MOST_WRONG_SECRETS, is_awaited};
 use krarup_broker::memcached::{
-    self, ONE_KEY, QueueGet, QueueRequest, RAN_OUT, TakeOption, UNAUTHENTICATED, WRONG_SECRET,
+    self, NONE_OPEN, ONE_KEY, QueueGet, QueueRequest, RAN_OUT, STATS_OPEN, TakeOption, UNAUTHENTICATED,
+    WRONG_SECRET,
 };
 use krarup_broker::shards::shard_of;
 
@@ -142,10 +143,22 @@ impl<'a> MemcachedSession<'a> {
             if let Some(count) = self.front.receive(&mut self.client, room)? {
                 return Ok(count);
             }
-            if self.open.is_empty() {
+            if !self.works()? {
                 return Err(End);
             }
         }
+    }
+
+    /// Whether it has a message open, as the owners say.
+    fn works(&mut self) -> Result<bool, End> {
+        let shards = self.shards;
+        for shard in 0..shards {
+            // What it had open is lost with its owner.
+            if self.holds_of(shard) && self.answer(shard, STATS_OPEN, true)? == NONE_OPEN {
+                self.open.retain(|queue| shard_of(queue, shards) != shard);
+            }
+        }
+        Ok(!self.open.is_empty())
     }
 
     fn flush(&mut self) -> Result<(), End> {

@@ -357,6 +357,20 @@ fn what_is_answered_waits_for_no_shard_without_an_owner() {
 }
 
 #[test]
+fn the_binary_protocol_is_refused_in_its_own_form() {
+    let (front, _) = front(Protocol::Memcached, 1);
+    let mut it = client(&front);
+    let mut asked = [0; 24];
+    (asked[0], asked[1]) = (0x80, 0x0a);
+    asked[12..16].copy_from_slice(b"opaq");
+    it.0.write_all(&asked).unwrap();
+    let mut answer = Vec::new();
+    it.0.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer[..8], [0x81, 0x0a, 0, 0, 0, 0, 0, 0x81]);
+    assert_eq!((&answer[12..16], answer.len()), (&b"opaq"[..], 24 + usize::from(answer[11])));
+}
+
+#[test]
 fn a_get_of_which_one_key_pops_is_not_carried_out_twice() {
     let (front, owners, owner) = front_of_one(Protocol::Memcached, settings());
     let mut it = client(&front);
@@ -503,29 +517,43 @@ fn client_that_says(said: &str, of: &Front) -> Line {
     let served = entrance.accept().unwrap().0;
     served.set_nonblocking(true).unwrap();
     let stream = Stream::Tcp(krarup_net::mio::net::TcpStream::from_std(served));
-    let accepted = BlockingClient::accepted(stream, None, Nanos::ZERO).unwrap();
-    let handle = accepted.handle().unwrap();
-    let session = move |its: &Arc<Inner>| session::BeanstalkSession::new(accepted, its).run();
-    begin_session(handle, 1, &of.inner, session).unwrap();
+    serve(stream, 1, &of.inner).unwrap();
     it
 }
 
 #[test]
 fn a_client_may_be_silent_as_long_as_it_holds_a_message() {
     let idle = Nanos::from_millis(1);
-    let (front, _, owner) = front_of_one(Protocol::Beanstalkd, FrontSettings { idle, ..settings() });
-    let mut it = client_that_says("reserve-with-timeout 0\r\n", &front);
-    let mut line = owner.accept();
-    line.hears("reserve-with-timeout 0\r\n");
-    line.say("RESERVED 5 1\r\nx\r\n");
-    it.hears("RESERVED 5 1\r\nx\r\n");
-    for state in ["reserved", "reserved", "ready"] {
-        line.hears("stats-job 5\r\n");
+    let states = ["reserved", "reserved", "ready"].map(|state| {
         let text = format!("---\nid: 5\nstate: {state}\n");
-        line.say(&format!("OK {}\r\n{text}\r\n", text.len()));
+        format!("OK {}\r\n{text}\r\n", text.len())
+    });
+    // An owner of an older build does not say it.
+    let open = ["pid 1", "open 1", "open 0"].map(|line| format!("STAT {line}\r\nEND\r\n"));
+    let opened = "VALUE q/open 0 1\r\nx\r\nEND\r\n";
+    for (protocol, take, taken, asked, answers) in [
+        (
+            Protocol::Beanstalkd,
+            "reserve-with-timeout 0\r\n",
+            "RESERVED 5 1\r\nx\r\n",
+            "stats-job 5\r\n",
+            states,
+        ),
+        (Protocol::Memcached, "get q/open\r\n", opened, "stats open\r\n", open),
+    ] {
+        let (front, _, owner) = front_of_one(protocol, FrontSettings { idle, ..settings() });
+        let mut it = client_that_says(take, &front);
+        let mut line = owner.accept();
+        line.hears(take);
+        line.say(taken);
+        it.hears(taken);
+        for answer in answers {
+            line.hears(asked);
+            line.say(&answer);
+        }
+        // Its time has run out, and nothing was heard of it.
+        assert_eq!(it.rest(), "");
     }
-    // Its time has run out, and nothing was heard of it.
-    assert_eq!(it.rest(), "");
 }
 
 /// Answers a client that takes messages and never deletes them; those below `held` are still its.
