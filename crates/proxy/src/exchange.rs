@@ -261,6 +261,8 @@ pub(crate) struct Needs {
     /// Where the key was kept when one of its holders was asked before others: these know it by the
     /// same name and are given the same lifetime, whatever has changed meanwhile.
     pub(crate) location: Option<KeyLocation>,
+    /// Whether storing an older value anew would undo it, when its copies are sent, too.
+    pub(crate) undone_by_add: bool,
     /// The servers that get copies once the first has stored.
     pub(crate) others: Vec<ServerId>,
     /// What they are sent behind the copies.
@@ -357,6 +359,7 @@ impl Needs {
         self.parts.clear();
         self.incomplete.clear();
         self.location = None;
+        self.undone_by_add = false;
         self.others.clear();
         self.later.clear();
         self.followers.clear();

@@ -67,7 +67,9 @@ impl Core {
         holders: &[ServerId],
         source: RequestBytes<'_>,
     ) -> bool {
-        let Some(deciding) = self.deciding.get(&self.requests[number].visit.key) else { return false };
+        let visit = &self.requests[number].visit;
+        let (key, taken) = (visit.key, visit.taken);
+        let Some(deciding) = self.deciding.get(&key) else { return false };
         let holders_of = |decision: RequestId| {
             let location = self.requests[decision].rest.location.as_ref();
             location.map(|location| &location.holders[..])
@@ -76,9 +78,12 @@ impl Core {
         if deciding.last().is_some_and(|&youngest| holders_of(youngest) == Some(holders)) {
             return false;
         }
+        // One that has waited does so for none that began since: another pool may always have one.
         let is_elsewhere = |&decision: &RequestId| {
-            holders_of(decision).is_some_and(|others| others[0] != holders[0])
-                && self.requests[decision].rest.is_copied_to(holders)
+            let Exchange { visit, rest, .. } = &self.requests[decision];
+            visit.taken <= taken
+                && holders_of(decision).is_some_and(|others| others[0] != holders[0])
+                && rest.is_copied_to(holders)
         };
         let Some(decision) = deciding.iter().copied().find(is_elsewhere) else { return false };
         self.requests[decision].rest.followers.push(number);

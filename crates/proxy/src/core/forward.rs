@@ -314,7 +314,8 @@ impl Core {
                 self.requests.keep(number, source);
             }
             self.send_to(place.holders[0], number, 0, false, expect, &mut request);
-            self.requests[number].rest.location = Some(place);
+            let rest = &mut *self.requests[number].rest;
+            (rest.location, rest.undone_by_add) = (Some(place), undone_by_add);
             self.decision_begins(number);
         } else {
             exchange.rest.answered_by(match place.holders.len() {
@@ -429,7 +430,7 @@ impl Core {
         if copies.follow_decision() {
             self.await_copies(number, copies, place.pool, others.len());
         }
-        if stores_nothing(expect) {
+        if self.requests[number].rest.undone_by_add {
             self.note_change(number, place.pool, now);
         }
         let (home, behind) = (place.home, self.routing[place.pool].spec().writes == Writes::Async);

@@ -345,6 +345,24 @@ fn a_write_that_has_waited_goes_to_the_pool_that_its_own_has_become() {
     assert!(world.core.pools().iter().all(|pool| pool.busy() == 0));
 }
 
+/// Another pool has the same servers in another order, and always a write of the key under way.
+#[test]
+fn a_write_waits_for_no_decision_that_began_after_it() {
+    let pool = |name: &str, servers| PoolSpec { writes: Writes::Async, ..PoolSpec::of(name, servers) };
+    let pools = vec![pool("one", vec![0, 1]), pool("two", vec![1, 0])];
+    let mut world = World::before(Topology { servers: names(2), pools, routes: Vec::new() }, settings());
+    let (one, two) = (world.client(), world.client_of(1));
+    let set = |value: &str| format!("set a 0 0 1\r\n{value}\r\n");
+    world.send(one, set("1")).send(two, set("2"));
+    assert_eq!((world.asked(0), world.asked(1)), (set("1"), String::new()));
+    world.now = world.now + Nanos(1);
+    let later = world.client();
+    world.send(later, set("3"));
+    assert_eq!(world.asked(0), set("3"));
+    world.answer(0, "STORED\r\n");
+    assert_eq!(world.asked(1), format!("{}{}", set("1"), set("2")));
+}
+
 #[test]
 fn a_write_that_waits_is_carried_out_though_its_client_is_gone() {
     let (mut world, first, second) = deciding(three(Writes::All));

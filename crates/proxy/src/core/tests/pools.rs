@@ -505,6 +505,28 @@ fn what_was_read_before_a_key_changed_is_not_stored_where_it_was_missed() {
     }
 }
 
+#[test]
+fn what_expires_at_once_is_not_stored_anew_by_a_read_from_before_its_copies() {
+    let pool = PoolSpec {
+        fall_back_on_miss: true,
+        refill: Some(90),
+        reads: Reads::Primary,
+        writes: Writes::Async,
+        ..PoolSpec::of("main", vec![0, 1])
+    };
+    let mut world = one_pool(pool);
+    let (reader, writer) = (world.client(), world.client());
+    world.send(reader, "get a\r\n").write_servers().answer(0, "END\r\n");
+    let set = "set a 0 -1 1\r\ny\r\n";
+    world.send(writer, set);
+    assert_eq!((world.asked(0), world.asked(1)), (format!("get a\r\n{set}"), "get a\r\n".into()));
+    // Longer than the note of the write itself is kept.
+    world.now = world.now + Nanos(settings().timeout.0 * 3);
+    world.answer(0, "STORED\r\n").answer(1, format!("{}END\r\n", value("a", "1")));
+    assert_eq!(world.replied(reader), format!("{}END\r\n", value("a", "1")));
+    assert_eq!(world.asked(0), "");
+}
+
 fn two_pools(first: PoolSpec, second: PoolSpec) -> World {
     let servers = names(first.servers.len() + second.servers.len());
     World::before(Topology { servers, pools: vec![first, second], routes: Vec::new() }, settings())

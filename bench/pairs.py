@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Two ways beside each other, in many short trials of few cells: what drifts over minutes is alike in both.
+
+    bench/pairs.py middlewares --krarup target/release/krarup --out pairs
+
+Each part is an experiment that comes with the program (crates/lab/specs), cut down to the cells that are compared. It needs root and a machine at rest; DIR/PART has the spec and the results, and the same command again measures
+what is missing. Printed are the ratios of throughputs within each repetition, their mean and its 95 % interval.
+"""
+
+import argparse
+import collections
+import csv
+import math
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+
+from intervals import interval
+
+SPECS = pathlib.Path(__file__).resolve().parent.parent / "crates" / "lab" / "specs"
+
+
+def cut(spec, repetitions, phases, levels, without=()):
+    """The text of a spec with other repetitions, phases and levels; without levels as these, predictions, anchor and sheet."""
+    text = re.split(r"(?m)^\[\[sheet\]\]|^\[quick\]", (SPECS / spec).read_text())[0]
+    text = re.sub(r"(?m)^\[(anchor|predictions)\]\n(?:(?!\[).*\n)*", "", text)
+    text = re.sub(r"(?m)^repetitions = .*", f"repetitions = {{ min = {repetitions}, max = {repetitions} }}", text)
+    text = re.sub(r"(?m)^phases = .*", "phases = {{ warm_up = \"{}\", measure = \"{}\" }}".format(*phases), text)
+    for factor, of in levels.items():
+        text, found = re.subn(rf'(?m)^(name = "{factor}"\nlevels = )\[.*\]', rf"\g<1>{of}", text)
+        assert found == 1, f"{spec} has no levels of {factor} in one line"
+    for level in without:
+        text, found = re.subn(rf'(?m)^ *{{ name = "{level}".*\n', "", text)
+        assert found == 1, f"{spec} has no level {level}"
+    return text
+
+
+PARTS = {
+    # The 2015 report: two middlewares of 20 connections, or one of 40.
+    "middlewares": (
+        lambda: cut("asl2015-middlewares.toml", 18, ("2s", "10s"), {"clients": [60]}).replace('by = "auto"', "by = 12"),
+        [("middlewares", 2, 1, {})],
+    ),
+    # The same database behind one middleware with 17, 20 or 40 connections.
+    "connections": (
+        lambda: re.sub(
+            r"(?m)^zip = .*\n",
+            "",
+            cut("asl2015-middlewares.toml", 18, ("2s", "10s"), {"middlewares": [1], "pool": [17, 20, 40], "clients": [60, 120]}).replace('by = "auto"', "by = 12"),
+        ),
+        [("pool", 40, 20, {}), ("pool", 40, 17, {}), ("pool", 20, 17, {})],
+    ),
+    # The 2018 report, writes: 32 or 64 workers, and whether 288 clients bring more than 192.
+    "workers": (
+        lambda: cut("asl2018-3.1.toml", 7, ("3s", "9s"), {"connections": [16, 32, 64, 96]}, ["read-only"]),
+        [
+            ("workers", 32, 64, {"connections": {16, 32}}),
+            ("connections", 96, 64, {"workers": {8, 16, 32}}),
+            ("connections", 96, 64, {"workers": {64}}),
+        ],
+    ),
+    # The 2016 report: 24 or 32 readers.
+    "readers": (
+        lambda: cut("asl2016-1.toml", 18, ("2s", "6s"), {"readers": [24, 32], "connections": [52, 68]}),
+        [("readers", 32, 24, {})],
+    ),
+}
+
+
+def trials(results):
+    """The throughput of each trial by the levels of its cell and its repetition."""
+    with open(results / "trials.csv", newline="") as file:
+        return [{**row, "throughput": float(row["throughput_per_s"])} for row in csv.DictReader(file)]
+
+
+def pairs(rows, factor, after, before, only):
+    """The throughputs of trials that differ in one factor alone, in the same repetition."""
+    rows = [row for row in rows if all(int(row[name]) in levels for name, levels in only.items())]
+    varied = {"middlewares", "pool"} if factor == "middlewares" else {factor}
+    names = [name for name in ("operation", "middlewares", "pool", "clients", "workers", "readers", "connections", "repetition") if name in rows[0] and name not in varied]
+    sides = collections.defaultdict(dict)
+    for row in rows:
+        sides[tuple(row[name] for name in names)][int(row[factor])] = row["throughput"]
+    both = [side for side in sides.values() if after in side and before in side]
+    return [side[before] for side in both], [side[after] for side in both]
+
+
+def spread(rows):
+    """How each cell's trials scatter about what its repetition did, as a share: by workers and connections."""
+    cells, repetitions = collections.defaultdict(list), collections.defaultdict(list)
+    for row in rows:
+        repetitions[row["repetition"]].append(math.log(row["throughput"]))
+    for row in rows:
+        cells[int(row["workers"]), int(row["connections"])].append(math.log(row["throughput"]) - statistics.fmean(repetitions[row["repetition"]]))
+    return {cell: statistics.stdev(values) for cell, values in cells.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--krarup", default="target/release/krarup")
+    parser.add_argument("--out", default="pairs")
+    args = parser.parse_args()
+    spec, asked = PARTS[args.part]
+    folder = pathlib.Path(args.out) / args.part
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "spec.toml").write_text(spec())
+    # A trial on a machine that was disturbed is one of many, and its pair was beside it.
+    ended = subprocess.run([args.krarup, "run", folder / "spec.toml", "--yes", "--keep-disturbed", "--out", folder / "results"], check=False)
+    if ended.returncode:
+        sys.exit(f"error: krarup run ended with {ended.returncode}\n  hint: the same command goes on where it stopped")
+    rows = trials(folder / "results")
+    for factor, after, before, only in asked:
+        sides = pairs(rows, factor, after, before, only)
+        middle, low, high = interval(*sides)
+        of = "".join(f", {name} {' and '.join(map(str, sorted(levels)))}" for name, levels in only.items())
+        print(f"{factor} {after} over {before}{of}: {middle:.3f} ({low:.3f} to {high:.3f}), {len(sides[0])} pairs")
+    if args.part == "workers":
+        for cell, deviation in sorted(spread(rows).items()):
+            print("{} workers, {} connections of each client:".format(*cell), f"trials scatter by {deviation:.3f}")
+
+
+if __name__ == "__main__":
+    main()
