@@ -54,8 +54,8 @@ pub enum Caution {
     },
     /// Each side was run in one session.
     Sessions {
-        /// Standard deviation of the anchor's throughput from run to run, as a share of it; none
-        /// where a side has no anchor, or fewer than two usable runs of it.
+        /// Standard deviation of the anchor's throughput from repetition to repetition, as a share
+        /// of it; none where a side has no anchor, or usable runs of it in fewer than two.
         spread: Option<f64>,
         /// Whether both have an anchor.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -118,14 +118,14 @@ impl fmt::Display for Caution {
                 "All trials of a side were run in one session, and nothing says how much two sessions of the same differ: verdicts of single cells are about \
                  these two sessions, and over all cells there is none. {}, and run both sides again.",
                 if *anchors {
-                    "The anchor has fewer than two usable runs on a side: set its every lower"
+                    "The anchor has usable runs in fewer than two repetitions of a side: repeat more often"
                 } else {
                     "Give the spec an anchor, as anchor = { levels = { … }, every = 10 }"
                 }
             ),
             Self::Sessions { spread: Some(spread), .. } => write!(
                 f,
-                "All trials of a side were run in one session. The anchor's throughput differs by {} % from run to run (standard deviation), and intervals hold \
+                "All trials of a side were run in one session. The anchor's throughput differs by {} % from repetition to repetition (standard deviation), and intervals hold \
                  that; what lasts for a whole session is in no run of an anchor.",
                 text::three_digits(spread * 100.0)
             ),

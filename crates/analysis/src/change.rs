@@ -8,7 +8,8 @@ use krarup_stats::multiple::holm;
 use krarup_stats::{Interval, Summary, USUAL_LEVEL, t_two_sided};
 use serde::{Deserialize, Serialize};
 
-use crate::anchor::{AnchorRun, AnchorRuns};
+use crate::anchor::{AnchorRun, AnchorRuns, block_means};
+use crate::blocks;
 use crate::cell::{Cell, Repetition};
 use crate::quantity::Quantity;
 
@@ -72,7 +73,8 @@ pub enum Conclusion {
     Worse,
     /// The interval covers no difference at all.
     NoConclusion,
-    /// Fewer than two runs on a side: there is no interval.
+    /// Fewer than two runs on a side, or fewer than two repetitions that both cells of a directory
+    /// have: there is no interval.
     TooFewRuns,
     /// By itself it would differ, and so would others by chance, among so many comparisons.
     ByChance,
@@ -102,11 +104,12 @@ pub struct MeasureChange {
     pub base: Quantity,
     /// On the side that is compared.
     pub other: Quantity,
-    /// other − base, with Welch's interval at 95 %.
+    /// other − base, with Welch's interval at 95 %; of two cells of one directory over the
+    /// repetitions that both have.
     pub difference: f64,
     /// Where the true difference may lie.
     pub difference_interval: Option<Interval>,
-    /// other ÷ base; none where the base is 0.
+    /// other ÷ base, over the same runs; none where the base is 0.
     pub ratio: Option<f64>,
     /// Where the true ratio may lie, from the runs' logarithms.
     pub ratio_interval: Option<Interval>,
@@ -121,9 +124,9 @@ impl MeasureChange {
     }
 }
 
-/// How much one and the same cell differs from time to time: variances of logarithms, from the runs
-/// of both anchors. Those of blocks that are left out of estimates count, too: what a machine did
-/// once within a session, it may have done to all of another.
+/// How much one and the same cell differs from time to time: variances of logarithms, from the
+/// means of the blocks of both anchors. Blocks that are left out of estimates count, too: what a
+/// machine did once within a session, it may have done to all of another.
 pub(crate) struct Sessions {
     pub(crate) throughput: f64,
     response: f64,
@@ -132,14 +135,15 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// None where a side has no anchor, or fewer than two usable runs of it.
+    /// None where a side has no anchor, or usable runs of it in fewer than two blocks.
     pub(crate) fn of(base: Option<&AnchorRuns>, other: Option<&AnchorRuns>) -> Option<Self> {
         let (base, other) = (base?, other?);
         let pooled = |of: fn(&AnchorRun) -> f64| {
             let side = |anchor: &AnchorRuns| {
                 // One that answered nothing has no logarithm.
-                let usable = anchor.runs.iter().filter(|run| run.throughput > 0.0);
-                let summary = Summary::of(&usable.map(|run| of(run).ln()).collect::<Vec<f64>>()).ok()?;
+                let usable = anchor.runs.iter().filter(|run| run.throughput > 0.0).copied();
+                let means = block_means(&usable.collect::<Vec<_>>(), |run| of(run).ln());
+                let summary = Summary::of(&means.into_values().collect::<Vec<f64>>()).ok()?;
                 Some((summary.variance().ok()?, (summary.n - 1) as f64))
             };
             let ((one, n), (two, m)) = (side(base)?, side(other)?);
@@ -188,12 +192,13 @@ pub(crate) fn direction(interval: Interval) -> Direction {
     }
 }
 
-/// One measure of two cells of one session, whose runs are independent.
+/// One measure of two cells of one directory.
 pub(crate) fn change(measure: Measure, base: &Cell, other: &Cell) -> MeasureChange {
-    between(measure, base, other, None)
+    tested_in_common(measure, base, other).0
 }
 
-/// One measure of two cells, of two sessions where it is known how much these differ.
+/// One measure of two cells of two directories, whose runs are independent, of two sessions where
+/// it is known how much these differ.
 pub(crate) fn between(
     measure: Measure,
     base: &Cell,
@@ -211,21 +216,46 @@ pub(crate) fn tested(
     other: &Cell,
     sessions: Option<&Sessions>,
 ) -> (MeasureChange, Option<f64>) {
-    let values =
-        |cell: &Cell| -> Vec<f64> { cell.repetitions.iter().map(|run| measure.of_run(run)).collect() };
-    let (before, after) = (values(base), values(other));
-    let (base, other) = (measure.of_cell(base), measure.of_cell(other));
-    let difference = other.value - base.value;
-    let ratio = other.value / base.value;
+    let all = |cell: &Cell| cell.repetitions.iter().map(|run| measure.of_run(run)).collect();
+    let sides = [measure.of_cell(base), measure.of_cell(other)];
     let session = sessions.map(|sessions| sessions.of_difference(measure));
+    let values = sides.map(|side| side.value);
+    concluded(measure, sides, values, &[all(base), all(other)], session)
+}
+
+/// As [`tested`], of two cells of one directory, over the repetitions that both have: beyond these
+/// a cell was run on a machine that may have changed.
+pub(crate) fn tested_in_common(measure: Measure, base: &Cell, other: &Cell) -> (MeasureChange, Option<f64>) {
+    let common = blocks::common(&[base, other]);
+    let of = |side: usize| -> Vec<f64> { common[side].iter().map(|run| measure.of_run(run)).collect() };
+    let samples = [of(0), of(1)];
+    let sides = [measure.of_cell(base), measure.of_cell(other)];
+    let mean = |side: usize, cell: &Cell| {
+        let is_all = samples[side].len() == cell.repetitions.len();
+        let mean = Summary::of(&samples[side]).ok().filter(|_| !is_all).map(|summary| summary.mean);
+        mean.unwrap_or(sides[side].value)
+    };
+    concluded(measure, sides, [mean(0, base), mean(1, other)], &samples, None)
+}
+
+/// What these runs of two cells, with these means, say of them.
+fn concluded(
+    measure: Measure,
+    [base, other]: [Quantity; 2],
+    [base_mean, other_mean]: [f64; 2],
+    [before, after]: &[Vec<f64>; 2],
+    session: Option<(f64, f64)>,
+) -> (MeasureChange, Option<f64>) {
+    let difference = other_mean - base_mean;
+    let ratio = other_mean / base_mean;
     // What a session does is a share of the value.
-    let scale = base.value.abs().midpoint(other.value.abs()).powi(2);
+    let scale = base_mean.abs().midpoint(other_mean.abs()).powi(2);
     let interval = |of: fn(f64) -> f64, scale: f64| {
         let part = |values: &[f64]| {
             let summary = Summary::of(&values.iter().copied().map(of).collect::<Vec<f64>>()).ok()?;
             Some((summary.mean, (summary.variance().ok()? / summary.n as f64, (summary.n - 1) as f64)))
         };
-        let ((before, one), (after, two)) = (part(&before)?, part(&after)?);
+        let ((before, one), (after, two)) = (part(before)?, part(after)?);
         let session = session.map(|(variance, degrees)| (variance * scale, degrees));
         let parts: Vec<(f64, f64)> = [one, two].into_iter().chain(session).collect();
         let interval = around(after - before, &parts)?;
@@ -235,7 +265,7 @@ pub(crate) fn tested(
     let plain = interval(|value| value, scale);
     let of_logarithms = interval(f64::ln, 1.0);
     // What answers nothing has no logarithm: its difference alone says it.
-    let silent = measure == Measure::Throughput && base.value.min(other.value) == 0.0;
+    let silent = measure == Measure::Throughput && base_mean.min(other_mean) == 0.0;
     let forms = plain.zip(if silent { plain } else { of_logarithms });
     let opposed = forms.is_some_and(|(one, other)| direction(one.0) != direction(other.0));
     // Both forms must say so.

@@ -471,14 +471,14 @@ pub(crate) mod tests {
         );
         assert_eq!(found.cautions[0], Caution::Sessions { spread: None, anchors: false });
         assert!(found.cautions[0].to_string().contains("Give the spec an anchor"));
-        // Of an anchor with one run it is told how to have more of them.
+        // Of an anchor in one repetition it is told how to have more.
         let alone = [1_000.0];
         let (base, other) =
             (Results { anchor: anchor(&alone), ..base }, Results { anchor: anchor(&alone), ..other });
         let found = compare(("a", &base), ("b", &other));
         assert_eq!(found.cautions[0], Caution::Sessions { spread: None, anchors: true });
         let said = found.cautions[0].to_string();
-        assert!(said.contains("fewer than two usable runs") && !said.contains("Give the spec"), "{said}");
+        assert!(said.contains("fewer than two repetitions") && !said.contains("Give the spec"), "{said}");
         // An anchor that scatters more than the difference takes the verdict of the cells away,
         // too.
         let rough = [980.0, 1_020.0, 1_005.0, 995.0];
@@ -518,6 +518,17 @@ pub(crate) mod tests {
             (answers[0].verdict, answers[0].more),
             (RegressionVerdict::NoConclusion, Some(MoreRepetitions::Sessions))
         );
+    }
+
+    /// More runs within a repetition say no more of what another session is like.
+    #[test]
+    fn runs_of_the_anchor_in_one_repetition_are_one_state_of_the_machine() {
+        let blocks = [100.0, 82.0, 118.0].into_iter().zip(0..);
+        let runs = blocks.flat_map(|(rate, block)| [anchor_run((block, rate)); 4]).collect();
+        let anchor = crate::anchor::judge("the anchor", 0.5, runs).unwrap();
+        let sessions = Sessions::of(Some(&anchor), Some(&anchor)).unwrap();
+        let (variance, degrees) = sessions.of_difference(Measure::Throughput);
+        assert!((variance - 2.0 * 0.0332).abs() < 1e-4 && degrees == 4.0, "{variance}, {degrees}");
     }
 
     /// Two sessions of the same: each has an offset of 1 % (standard deviation) that all its trials

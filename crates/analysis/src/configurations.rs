@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::blocks;
 use crate::cell::Cell;
 use crate::saturation;
 use crate::trial::CellLevels;
@@ -18,7 +19,7 @@ pub struct Configuration {
     pub best: CellLevels,
     /// The cell with the fewest workers, then the fewest clients, within 5 % of it.
     pub least: CellLevels,
-    /// The throughput there as a share of the best.
+    /// The throughput there as a share of the best, over the repetitions that all of the mix have.
     pub share: f64,
 }
 
@@ -50,17 +51,17 @@ pub fn configurations(all: &[Cell]) -> Vec<Configuration> {
         }
     }
     let of = |mix_name: String| {
-        let of_mix = |cell: &&Cell| mix(&cell.levels.workload) == mix_name && saturation::is_known(cell);
-        let cells = || all.iter().filter(of_mix);
-        let by_rate = |one: &&Cell, other: &&Cell| one.throughput.value.total_cmp(&other.throughput.value);
-        let best = cells().max_by(by_rate)?;
-        let of_all = all.iter().filter(|cell| mix(&cell.levels.workload) == mix_name);
-        if saturation::is_outdone(best.throughput.value, of_all) {
+        let of_mix = || all.iter().filter(|cell| mix(&cell.levels.workload) == mix_name);
+        let known: Vec<&Cell> = of_mix().filter(|cell| saturation::is_known(cell)).collect();
+        let rates = blocks::means(&known, |run| run.throughput);
+        let cells = || known.iter().zip(&rates);
+        let (best, highest) = cells().max_by(|one, other| one.1.total_cmp(other.1))?;
+        if saturation::is_outdone(*highest, of_mix()) {
             return None;
         }
-        let near = |cell: &&Cell| cell.throughput.value >= (1.0 - NEAR) * best.throughput.value;
-        let least = cells().filter(near).min_by_key(|cell| (workers(cell), cell.levels.clients))?;
-        let share = least.throughput.value / best.throughput.value;
+        let near = cells().filter(|(_, rate)| **rate >= (1.0 - NEAR) * highest);
+        let (least, rate) = near.min_by_key(|(cell, _)| (workers(cell), cell.levels.clients))?;
+        let share = rate / highest;
         share.is_finite().then(|| Configuration {
             best: best.levels.clone(),
             least: least.levels.clone(),

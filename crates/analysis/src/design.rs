@@ -5,16 +5,21 @@
 //! additive        y = q0 + qA·xA + qB·xB + qAB·xA·xB + … + e          xA = −1 at the low level, +1 at the high one
 //! multiplicative  ln y = the same: each factor multiplies
 //! ```
+//!
+//! A repetition is a block in which every cell comes once: what its runs have in common is the
+//! machine's, and no error of an effect.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use krarup_stats::effects::Effects;
 use krarup_stats::factorial::{Observation, TwoLevel};
+use krarup_stats::qq::normal_qq;
 use krarup_stats::{Summary, USUAL_LEVEL};
 use krarup_units::text;
 use serde::{Deserialize, Serialize};
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Repetition};
 use crate::change::Measure;
 
 /// Which of the two.
@@ -122,12 +127,13 @@ pub struct Study {
     pub choice: DesignReason,
     /// Each factor with what its −1 and its +1 are.
     pub factors: Vec<(String, String, String)>,
-    /// What came of it; of logarithms where effects are multiplied.
+    /// What came of it; of logarithms where effects are multiplied. Repetitions are blocks where
+    /// all cells have two or more in common.
     pub effects: Effects,
-    /// What the model says of each run, and what it left: in logarithms where effects are
-    /// multiplied.
+    /// What the model says of each run, blocks included, and what it left: in logarithms where
+    /// effects are multiplied.
     pub residuals: Vec<(f64, f64)>,
-    /// The residuals' quantiles beside those of the normal law.
+    /// The residuals' quantiles beside those of the normal law; empty where all are alike.
     pub qq: Vec<(f64, f64)>,
 }
 
@@ -183,20 +189,47 @@ pub fn studies(cells: &[Cell], by: &[&str]) -> Vec<Study> {
     parts.into_iter().filter_map(of_part).flatten().collect()
 }
 
-fn study(cells: &[&Cell], part: &PartLevels, factors: &[Factor], measure: Measure) -> Option<Study> {
-    let runs = cells.iter().map(|cell| cell.repetitions.len()).min()?;
-    if runs < 2 {
-        return None;
+/// Runs of each cell, as many of one as of another, and whether those at one place are of one
+/// repetition.
+struct StudiedRuns<'a> {
+    of_cells: Vec<Vec<&'a Repetition>>,
+    in_blocks: bool,
+}
+
+impl<'a> StudiedRuns<'a> {
+    /// Those of the repetitions that all cells have. Where these are fewer than two, the first ones
+    /// of each cell; none where one has a single run.
+    fn of(cells: &[&'a Cell]) -> Option<Self> {
+        let runs_in = |number: u32| -> Option<Vec<&'a Repetition>> {
+            let of_cell = |cell: &&'a Cell| {
+                let mut runs = cell.repetitions.iter().filter(|run| run.repetition == number);
+                // Without their numbers all runs are of one.
+                runs.next().filter(|_| runs.next().is_none())
+            };
+            cells.iter().map(of_cell).collect()
+        };
+        let numbers: BTreeSet<u32> = cells.first()?.repetitions.iter().map(|run| run.repetition).collect();
+        let blocks: Vec<Vec<&Repetition>> = numbers.into_iter().filter_map(runs_in).collect();
+        if blocks.len() >= 2 {
+            let of_cell = |cell: usize| blocks.iter().map(|block| block[cell]).collect();
+            return Some(Self { of_cells: (0..cells.len()).map(of_cell).collect(), in_blocks: true });
+        }
+        let fewest = cells.iter().map(|cell| cell.repetitions.len()).min()?;
+        let first = |cell: &&'a Cell| cell.repetitions[..fewest].iter().collect();
+        (fewest >= 2).then(|| Self { of_cells: cells.iter().map(first).collect(), in_blocks: false })
     }
+}
+
+fn study(cells: &[&Cell], part: &PartLevels, factors: &[Factor], measure: Measure) -> Option<Study> {
+    let runs = StudiedRuns::of(cells)?;
     let high = |cell: &Cell| -> Option<Vec<bool>> {
         let level = |name: &str| cell.factors.iter().find(|(known, _)| known == name).map(|(_, level)| level);
         factors.iter().map(|(name, levels)| Some(*level(name)? == levels[1])).collect()
     };
     let mut observations = Vec::new();
-    for cell in cells {
+    for (cell, of_cell) in cells.iter().zip(&runs.of_cells) {
         let high = high(cell)?;
-        // Cells that were run more often give as many as the others.
-        for run in &cell.repetitions[..runs] {
+        for run in of_cell {
             let y = if measure == Measure::Throughput { run.throughput } else { run.response };
             observations.push(Observation { high: high.clone(), y });
         }
@@ -208,10 +241,16 @@ fn study(cells: &[&Cell], part: &PartLevels, factors: &[Factor], measure: Measur
         Model::Additive => additive,
         Model::Multiplicative => additive.logarithms().ok()?,
     };
-    let effects = design.effects(USUAL_LEVEL).ok()?;
-    let residuals = design.residuals().iter().map(|one| (one.predicted, one.residual)).collect();
-    let qq =
-        design.residual_qq().ok()?.points.iter().map(|point| (point.theoretical, point.observed)).collect();
+    let (effects, residuals) = if runs.in_blocks {
+        (design.effects_in_blocks(USUAL_LEVEL), design.residuals_in_blocks())
+    } else {
+        (design.effects(USUAL_LEVEL), design.residuals())
+    };
+    let effects = effects.ok()?;
+    let errors: Vec<f64> = residuals.iter().map(|one| one.residual).collect();
+    let residuals = residuals.iter().map(|one| (one.predicted, one.residual)).collect();
+    let quantiles = normal_qq(&errors).map(|plot| plot.points).unwrap_or_default();
+    let qq = quantiles.iter().map(|point| (point.theoretical, point.observed)).collect();
     let factors =
         factors.iter().map(|(name, [low, high])| (name.clone(), low.clone(), high.clone())).collect();
     Some(Study { part: part.clone(), measure, model, choice, factors, effects, residuals, qq })
@@ -306,10 +345,49 @@ mod tests {
         assert!((effect("servers").estimate.value - 150.0).abs() < 1e-9);
         assert!((effect("workers").estimate.value - 50.0).abs() < 1e-9);
         assert!(effect("servers").estimate.differs_from_zero());
-        let shares: f64 =
-            study.effects.effects.iter().map(|effect| effect.share).sum::<f64>() + study.effects.error_share;
-        assert!((shares - 1.0).abs() < 1e-9);
-        assert_eq!((study.residuals.len(), study.qq.len()), (12, 12));
+        let shares: f64 = study.effects.effects.iter().map(|effect| effect.share).sum();
+        let scatter = study.effects.blocks.unwrap().share + study.effects.error_share;
+        assert!((shares + scatter - 1.0).abs() < 1e-9);
+        // All that is left of a run is its repetition's.
+        assert_eq!((study.residuals.len(), study.qq.len()), (12, 0));
+    }
+
+    fn plain(servers: bool, workers: bool) -> f64 {
+        100.0 + if servers { 20.0 } else { 0.0 } + if workers { 40.0 } else { 0.0 }
+    }
+
+    /// A machine that makes all of one repetition 18/s slower, and all of another as much quicker.
+    #[test]
+    fn what_a_repetition_has_in_common_is_no_error_of_an_effect() {
+        let mut cells = results(plain, |_| 18.0).cells;
+        let study = studies(&cells, &[]).remove(0);
+        assert_eq!((study.measure, study.model), (Measure::Throughput, Model::Additive));
+        let effects = &study.effects;
+        assert!((effects.mean.interval.half_width() - 44.7).abs() < 0.05, "{:?}", effects.mean);
+        let servers = effects.effect("servers").unwrap().estimate;
+        assert!((servers.value - 10.0).abs() < 1e-9 && servers.differs_from_zero(), "{servers}");
+        assert!((effects.blocks.unwrap().share - 0.302).abs() < 0.001 && effects.error_share < 1e-9);
+        assert!(study.residuals.iter().all(|(_, residual)| residual.abs() < 1e-9), "{study:?}");
+        // Where a run is missing, what others have of its repetition is left out.
+        cells[0].repetitions.remove(0);
+        cells[3].repetitions.reverse();
+        let effects = studies(&cells, &[]).remove(0).effects;
+        let servers = effects.effect("servers").unwrap().estimate;
+        assert!(effects.repetitions == 2 && (servers.value - 10.0).abs() < 1e-9, "{effects:?}");
+        assert!(effects.error_share < 1e-9, "{effects:?}");
+    }
+
+    #[test]
+    fn runs_of_other_repetitions_count_as_independent() {
+        let mut cells = results(plain, |_| 18.0).cells;
+        cells[0].repetitions.iter_mut().for_each(|run| run.repetition += 2);
+        let one_in_common = studies(&cells, &[]).remove(0).effects;
+        cells.iter_mut().flat_map(|cell| &mut cell.repetitions).for_each(|run| run.repetition = 0);
+        let without_numbers = studies(&cells, &[]).remove(0).effects;
+        for effects in [one_in_common, without_numbers] {
+            assert!(effects.blocks.is_none() && effects.repetitions == 3, "{effects:?}");
+            assert!((effects.error_share - 0.302).abs() < 0.001 && effects.degrees == 8.0, "{effects:?}");
+        }
     }
 
     #[test]

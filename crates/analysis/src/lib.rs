@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod anchor;
+mod blocks;
 pub mod caution;
 pub mod cell;
 pub mod change;

@@ -10,12 +10,16 @@ use crate::warning::{Concern, Warning};
 /// all that came through; and in each verdict the numbers of clients, more than it speaks of, that
 /// have no run at all: whether the limit lies there is not known then. `failed` has the levels of
 /// each attempt that failed, `population` is the factor that sets the clients. What an anchor has
-/// left out is not missing.
+/// left out is not missing, unless there are repetitions beyond those of the plan that count: a
+/// cell that has agreed too early for them has its least number of runs no more.
 pub fn note(results: &mut Results, plan: &[AwaitedCell], failed: &[Vec<(String, String)>], population: &str) {
     let left_out = results.anchor.as_ref().map_or(&[][..], |anchor| &anchor.left_out);
+    let repetitions = results.anchor.iter().flat_map(|anchor| &anchor.runs).map(|run| run.block + 1);
+    let repetitions = repetitions.max().unwrap_or(0);
     let mut absent: Vec<&AwaitedCell> = Vec::new();
     for cell in plan {
-        let wanted = (0..cell.runs).filter(|run| !left_out.contains(run)).count() as u32;
+        let counts = (0..repetitions.max(cell.runs)).filter(|run| !left_out.contains(run));
+        let wanted = cell.runs.min(counts.count() as u32);
         let found = results.cells.iter().find(|known| known.factors == cell.factors);
         let done = found.map_or(0, |found| found.repetitions.len() as u32);
         let failed = failed.iter().filter(|levels| **levels == cell.factors).count() as u32;
@@ -53,7 +57,8 @@ fn more_clients(at: &Cell, planned: &AwaitedCell, population: &str) -> Option<u3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::anchor::AnchorRuns;
+    use crate::anchor::{self, AnchorRun, AnchorRuns};
+    use crate::cell::Repetition;
     use crate::results::Environment;
     use crate::sweep::{summarise, tests::steady_trial};
     use crate::trial::Trial;
@@ -142,5 +147,30 @@ mod tests {
         assert_eq!(missing(&results), ["Runs of read, clients 4 are missing: 0 of 1 are complete."]);
         note(&mut results, &plan()[..2], &[], "clients");
         assert!(results.verdicts[0].missing.is_empty(), "{:?}", results.verdicts[0]);
+    }
+
+    /// Cells were repeated until they agreed, 4 clients in what the anchor has left out.
+    #[test]
+    fn a_cell_that_agreed_in_what_is_left_out_is_missing() {
+        let mut results = results();
+        let of_block = |block: u32| AnchorRun {
+            block,
+            started_unix: f64::from(block),
+            throughput: if block < 3 { 1_000.0 } else { 800.0 },
+            response: 0.001,
+        };
+        results.anchor = anchor::judge("read", 0.1, (0..10).map(of_block).collect());
+        let mut plan = plan();
+        plan.iter_mut().for_each(|cell| cell.runs = 3);
+        results.cells[0].repetitions = vec![Repetition::default(); 7];
+        note(&mut results, &plan[..3], &[], "clients");
+        assert_eq!(
+            missing(&results),
+            [
+                "Runs of read, clients 2 are missing: 1 of 3 are complete.",
+                "Runs of read, clients 4 are missing: 0 of 3 are complete.",
+            ]
+        );
+        assert_eq!(results.verdicts[0].missing, [4]);
     }
 }

@@ -7,6 +7,12 @@
 //! between sessions where anchors show it. Several limits share the error: with k of them each has
 //! the level 1 − (1 − level)/k (Bonferroni).
 //!
+//! Repetitions of an experiment are blocks: what the machine does in one is in the runs of all
+//! cells, and no number of cells averages it away. So a side's variance is that of its repetitions,
+//! robust to these clusters (Liang and Zeger 1986), with one degree of freedom less than there are:
+//! where all cells have the same r, the variance of the r means over the cells, divided by r. Where
+//! some have more, each counts by its weight (Kish 1965). Runs without a number are independent.
+//!
 //! | the interval of the change lies | verdict |
 //! |---|---|
 //! | beyond the limit with all of it | broken |
@@ -17,6 +23,7 @@
 //! others are alike to the digits that were kept of them, and a difference may be off by one step
 //! of these: that is the interval.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -76,9 +83,37 @@ pub struct RunPair {
     pub base: Vec<f64>,
     /// On the side that is compared.
     pub other: Vec<f64>,
+    /// In which repetition each of the base was made, and each of the other; none where that is not
+    /// known, and they are independent of those of other cells.
+    pub repetitions: Option<[Vec<u32>; 2]>,
+}
+
+/// The runs of one cell on one side, in logarithms.
+struct CellRuns<'a> {
+    logarithms: Vec<f64>,
+    summary: Summary,
+    repetitions: Option<&'a [u32]>,
+}
+
+impl<'a> CellRuns<'a> {
+    /// None where there are none.
+    fn of(runs: &[f64], repetitions: Option<&'a [u32]>) -> Option<Self> {
+        let logarithms: Vec<f64> = runs.iter().map(|run| run.ln()).collect();
+        let summary = Summary::of(&logarithms).ok()?;
+        Some(Self { logarithms, summary, repetitions })
+    }
 }
 
 impl RunPair {
+    /// Both sides; none where one has no runs.
+    fn sides(&self) -> Option<(CellRuns<'_>, CellRuns<'_>)> {
+        let [before, after] = self
+            .repetitions
+            .as_ref()
+            .map_or([None, None], |[base, other]| [Some(base.as_slice()), Some(other.as_slice())]);
+        Some((CellRuns::of(&self.base, before)?, CellRuns::of(&self.other, after)?))
+    }
+
     /// Whether they have a ratio.
     pub(crate) fn is_above_zero(&self) -> bool {
         self.base.iter().chain(&self.other).all(|run| *run > 0.0)
@@ -180,10 +215,57 @@ impl RegressionLevels {
     }
 }
 
+/// A part of a variance that shrinks with repetitions.
+struct VarianceComponent {
+    variance: f64,
+    degrees: f64,
+    /// At so many runs.
+    runs: f64,
+}
+
+/// What the runs of a side add to the variance of the mean over its cells; none where one has a
+/// single run.
+fn components(cells: &[CellRuns<'_>]) -> Option<Vec<VarianceComponent>> {
+    let apart = cells.iter().map(|cell| {
+        let n = cell.summary.n as f64;
+        let variance = cell.summary.variance().ok()? / n / (cells.len() as f64).powi(2);
+        Some(VarianceComponent { variance, degrees: n - 1.0, runs: n })
+    });
+    let apart = apart.collect::<Option<Vec<_>>>()?;
+    let Some(blocks) = of_blocks(cells) else { return Some(apart) };
+    // Where repetitions are missing in some cells, the spread may be of these alone.
+    let of_cells: Vec<(f64, f64)> = apart.iter().map(|one| (one.variance, one.degrees)).collect();
+    let (_, most) = error_of_sum(&of_cells);
+    let alike = cells.windows(2).all(|pair| pair[0].repetitions == pair[1].repetitions);
+    let degrees = if alike { blocks.degrees } else { blocks.degrees.min(most) };
+    Some(vec![VarianceComponent { degrees, ..blocks }])
+}
+
+/// The same where all runs have a repetition, which is in the runs of all cells alike.
+fn of_blocks(cells: &[CellRuns<'_>]) -> Option<VarianceComponent> {
+    // Of each repetition how far its runs move the mean, and their weight in it.
+    let mut blocks: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+    for cell in cells {
+        let n = cell.summary.n as f64;
+        let weight = 1.0 / (n * cells.len() as f64);
+        for (repetition, run) in cell.repetitions?.iter().zip(&cell.logarithms) {
+            let (moved, weights) = blocks.entry(*repetition).or_default();
+            *moved += weight * (run - cell.summary.mean) * (n / (n - 1.0)).sqrt();
+            *weights += weight;
+        }
+    }
+    let squares: f64 = blocks.values().map(|(_, weights)| weights * weights).sum();
+    let runs = cells.iter().map(|cell| cell.summary.n).max()?;
+    Some(VarianceComponent {
+        variance: blocks.values().map(|(moved, _)| moved * moved).sum(),
+        degrees: 1.0 / squares - 1.0,
+        runs: runs as f64,
+    })
+}
+
 /// A sum of independent parts of one variance: those that shrink with repetitions, and the rest.
 struct Scatter {
-    /// Variance and degrees of freedom of each, at the present number of runs.
-    runs: Vec<(f64, f64)>,
+    runs: Vec<VarianceComponent>,
     session: Option<(f64, f64)>,
 }
 
@@ -192,10 +274,8 @@ impl Scatter {
     /// runs.
     fn error(&self, more: u64) -> (f64, f64) {
         let more = more as f64;
-        let runs = self.runs.iter().map(|(variance, degrees)| {
-            let n = degrees + 1.0;
-            (variance * n / (n + more), degrees + more)
-        });
+        let runs =
+            self.runs.iter().map(|one| (one.variance * one.runs / (one.runs + more), one.degrees + more));
         error_of_sum(&runs.chain(self.session).collect::<Vec<_>>())
     }
 }
@@ -218,20 +298,16 @@ pub fn judge(
     session: Option<(f64, f64)>,
     levels: RegressionLevels,
 ) -> Option<RegressionAnswer> {
-    let logarithms = |runs: &[f64]| Summary::of(&runs.iter().map(|run| run.ln()).collect::<Vec<_>>()).ok();
-    let sides: Option<Vec<(Summary, Summary)>> =
-        pairs.iter().map(|pair| Some((logarithms(&pair.base)?, logarithms(&pair.other)?))).collect();
-    let sides = sides.filter(|sides| !sides.is_empty())?;
-    let cells = sides.len() as f64;
-    let change = sides.iter().map(|(base, other)| other.mean - base.mean).sum::<f64>() / cells;
-    let repetitions = sides.iter().map(|(base, other)| base.n.min(other.n)).min().unwrap_or(0);
-    let part = |one: &Summary| {
-        let n = one.n as f64;
-        one.variance().ok().map(|variance| (variance / n / (cells * cells), n - 1.0))
-    };
-    let runs: Option<Vec<(f64, f64)>> =
-        sides.iter().flat_map(|(base, other)| [part(base), part(other)]).collect();
-    let scatter = runs.map(|runs| Scatter { runs, session });
+    let sides: Option<(Vec<CellRuns<'_>>, Vec<CellRuns<'_>>)> = pairs.iter().map(RunPair::sides).collect();
+    let (base, other) = sides.filter(|(base, _)| !base.is_empty())?;
+    let cells = base.len() as f64;
+    let difference = |(base, other): (&CellRuns<'_>, &CellRuns<'_>)| other.summary.mean - base.summary.mean;
+    let change = base.iter().zip(&other).map(difference).sum::<f64>() / cells;
+    let repetitions = base.iter().chain(&other).map(|cell| cell.summary.n).min().unwrap_or(0);
+    let scatter = components(&base).zip(components(&other)).map(|(mut runs, of_other)| {
+        runs.extend(of_other);
+        Scatter { runs, session }
+    });
     let step = pairs.iter().map(RunPair::step).sum::<f64>() / cells;
     let step = if change == 0.0 { 0.0 } else { step };
     let interval = scatter.as_ref().and_then(|scatter| match scatter.error(0) {
@@ -252,7 +328,7 @@ pub fn judge(
     });
     Some(RegressionAnswer {
         limit: limit.clone(),
-        cells: sides.len() as u64,
+        cells: base.len() as u64,
         repetitions,
         ratio: change.exp(),
         interval: interval.and_then(|interval| interval.map(f64::exp).ok()),
@@ -291,6 +367,14 @@ fn more(distance: f64, scatter: &Scatter, levels: RegressionLevels) -> MoreRepet
 /// The names of what two directories of results are compared by.
 pub const MEASURES: [&str; 3] = ["throughput", "response", "p99"];
 
+/// In which repetition each run of a cell was made; none where two have the same, as in what
+/// earlier builds wrote, which knew no numbers.
+fn repetitions(cell: &Cell) -> Option<Vec<u32>> {
+    let numbers: Vec<u32> = cell.repetitions.iter().map(|run| run.repetition).collect();
+    let distinct: BTreeSet<&u32> = numbers.iter().collect();
+    (distinct.len() == numbers.len()).then_some(numbers)
+}
+
 /// What two directories of results say of each limit.
 ///
 /// # Errors
@@ -309,7 +393,11 @@ pub fn judge_results(
         let measure = place.map(|place| Measure::ALL[place]).ok_or_else(|| no_measure(limit, &MEASURES))?;
         let runs =
             |cell: &Cell| -> Vec<f64> { cell.repetitions.iter().map(|run| measure.of_run(run)).collect() };
-        let of_runs = |(before, after)| RunPair { base: runs(before), other: runs(after) };
+        let of_runs = |(before, after)| RunPair {
+            base: runs(before),
+            other: runs(after),
+            repetitions: repetitions(before).zip(repetitions(after)).map(|(base, other)| [base, other]),
+        };
         let pairs: Vec<RunPair> = cells.iter().copied().map(of_runs).collect();
         for ((cell, _), pair) in cells.iter().zip(&pairs) {
             pair.check(&cell.levels.in_words(), &limit.measure)?;
@@ -384,7 +472,13 @@ mod tests {
     }
 
     fn pair(base: &[f64], other: &[f64]) -> RunPair {
-        RunPair { base: base.to_vec(), other: other.to_vec() }
+        RunPair { base: base.to_vec(), other: other.to_vec(), repetitions: None }
+    }
+
+    /// The same where the runs are those of the repetitions from 0.
+    fn numbered(pair: RunPair) -> RunPair {
+        let numbers = |runs: &[f64]| -> Vec<u32> { (0..).take(runs.len()).collect() };
+        RunPair { repetitions: Some([numbers(&pair.base), numbers(&pair.other)]), ..pair }
     }
 
     fn of(text: &str, pairs: &[RunPair]) -> RegressionAnswer {
@@ -499,6 +593,84 @@ mod tests {
             })
             .count();
         assert!((350..=470).contains(&decided), "{decided} of 500 with {all} runs, 80 % were promised");
+    }
+
+    /// What a repetition does to all cells is averaged away by no number of them.
+    #[test]
+    fn cells_of_the_same_repetitions_are_no_independent_runs() {
+        let side = |logarithms: [f64; 3], scale: f64| logarithms.map(|one| 1_000.0 * scale * one.exp());
+        let cell = |scale| pair(&side([0.0, -0.20, 0.18], scale), &side([0.0, -0.25, -0.10], scale));
+        let cells: Vec<RunPair> = (1..=24).map(|number| cell(f64::from(number))).collect();
+        assert_eq!(of("x < -5%", &cells).verdict, RegressionVerdict::Broken);
+        let cells: Vec<RunPair> = cells.into_iter().map(numbered).collect();
+        let answer = of("x < -5%", &cells);
+        assert_eq!((answer.verdict, answer.cells), (RegressionVerdict::NoConclusion, 24));
+        // Three repetitions and three: 3.47 degrees of freedom.
+        let interval = answer.interval.unwrap();
+        assert!((interval.low - 0.607).abs() < 1e-3 && (interval.high - 1.321).abs() < 1e-3, "{interval:?}");
+        assert!(matches!(answer.more, Some(MoreRepetitions::Some(100..=135))), "{answer:?}");
+    }
+
+    /// The runs of cells that have so many, from the first repetition on: each repetition 17 %
+    /// (standard deviation) beside the next, each run 3 %.
+    fn of_shared_repetitions(normal: &mut impl FnMut() -> f64, lengths: &[usize]) -> Vec<Vec<f64>> {
+        let blocks: Vec<f64> = (0..10).map(|_| 0.17 * normal()).collect();
+        let mut cells = Vec::new();
+        for runs in lengths {
+            cells.push(blocks.iter().take(*runs).map(|block| (block + 0.03 * normal()).exp()).collect());
+        }
+        cells
+    }
+
+    /// 400 comparisons of the same with the same, also where a cell was run until it agreed.
+    #[test]
+    fn what_repetitions_share_raises_an_alarm_in_at_most_one_of_twenty() {
+        for longest in [3, 10] {
+            let lengths = [3, 3, 3, 3, 3, 3, 3, longest];
+            let alarms = (0..400)
+                .filter(|seed| {
+                    let mut uniform = uniform_from(*seed);
+                    let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+                    let base = of_shared_repetitions(&mut normal, &lengths);
+                    let other = of_shared_repetitions(&mut normal, &lengths);
+                    let pairs = base.iter().zip(&other).map(|(base, other)| numbered(pair(base, other)));
+                    of("x < 0%", &pairs.collect::<Vec<_>>()).verdict == RegressionVerdict::Broken
+                })
+                .count();
+            assert!((1..=20).contains(&alarms), "{alarms} of 400 with up to {longest} runs");
+        }
+    }
+
+    /// Of one cell there is nothing to share; of eight, three repetitions have fewer degrees of
+    /// freedom than 24 runs.
+    #[test]
+    fn where_repetitions_share_nothing_their_numbers_cost_the_degrees_of_freedom_alone() {
+        let cells: Vec<RunPair> =
+            (0..800).map(|seed| pair(&drawn(2 * seed, 100.0, 3), &drawn(2 * seed + 1, 100.0, 3))).collect();
+        let width = |pairs: &[RunPair]| {
+            let interval = of("x < -5%", pairs).interval.unwrap();
+            (interval.high / interval.low).ln()
+        };
+        let wider = |pairs: &[RunPair]| {
+            let numbered: Vec<RunPair> = pairs.iter().cloned().map(numbered).collect();
+            width(&numbered) / width(pairs)
+        };
+        assert!((wider(&cells[..1]) - 1.0).abs() < 1e-9);
+        let mean = cells.chunks(8).map(wider).sum::<f64>() / 100.0;
+        assert!((1.2..1.7).contains(&mean), "{mean}");
+    }
+
+    /// Earlier builds wrote no numbers: all are 0, and nothing is known of what they share.
+    #[test]
+    fn runs_without_numbers_are_independent() {
+        let rates = [1_000.0, 1_010.0, 990.0];
+        let [mut base, mut other] = [results(&rates), results(&rates.map(|rate| rate * 1.01))];
+        for cell in base.cells.iter_mut().chain(&mut other.cells) {
+            cell.repetitions.iter_mut().for_each(|run| run.repetition = 0);
+        }
+        let answer = &judge_results(&[limit("throughput < -5%")], (&base, &other), 0.8).unwrap()[0];
+        let interval = answer.interval.unwrap();
+        assert!(interval.high - interval.low > 0.01, "{interval:?}");
     }
 
     /// Each cell gets as many more, however many it has: what scatters most has the most already.

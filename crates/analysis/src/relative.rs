@@ -2,15 +2,15 @@
 //!
 //! The base names levels of some factors. Each cell is compared with the cell that has these levels
 //! and is otherwise the same; where the base names a level of every factor, all are compared with
-//! one cell. All comparisons of throughputs and mean response times together may be wrong with 5 %,
-//! by Holm's adjustment.
+//! one cell, over the repetitions that both have. All comparisons of throughputs and mean response
+//! times together may be wrong with 5 %, by Holm's adjustment.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
-use crate::change::{Measure, MeasureChange, adjust, tested};
+use crate::change::{Measure, MeasureChange, adjust, tested_in_common};
 use crate::trial::CellLevels;
 
 /// A cell beside its base.
@@ -39,7 +39,7 @@ pub fn relative(cells: &[Cell], base: &BTreeMap<String, String>) -> Vec<Relative
                 .all(|(name, level)| other.factors.iter().any(|(known, at)| known == name && at == level))
         };
         let of = cells.iter().find(is_base).filter(|other| other.levels != cell.levels)?;
-        let tested = Measure::ALL.map(|measure| tested(measure, of, cell, None));
+        let tested = Measure::ALL.map(|measure| tested_in_common(measure, of, cell));
         let (changes, p_values): (Vec<_>, Vec<_>) = tested.into_iter().unzip();
         Some((Relative { levels: cell.levels.clone(), base: of.levels.clone(), changes }, p_values))
     };
@@ -57,6 +57,7 @@ pub fn relative(cells: &[Cell], base: &BTreeMap<String, String>) -> Vec<Relative
 mod tests {
     use super::*;
     use crate::change::{Conclusion, change};
+    use crate::compare::tests::silent;
     use crate::results::{Environment, Results};
     use crate::sweep::{summarise, tests::steady_trial};
     use crate::trial::Trial;
@@ -102,21 +103,61 @@ mod tests {
         assert!(relative(&results().cells, &base(&[("copies", "half")])).is_empty());
     }
 
+    /// A cell beside its base, with these throughputs in repetition after repetition.
+    fn beside(base_rates: &[f64], rates: &[f64]) -> Relative {
+        let runs = |level: &str, rates: &[f64]| -> Vec<Trial> {
+            let trial = |(rate, repetition): (&f64, u32)| Trial {
+                repetition,
+                factors: vec![("copies".into(), level.into())],
+                ..steady_trial(level, 16, *rate)
+            };
+            rates.iter().zip(0..).map(trial).collect()
+        };
+        let trials = [runs("none", base_rates), runs("full", rates)].concat();
+        let cells = summarise("t", Environment::default(), &trials).unwrap().cells;
+        relative(&cells, &base(&[("copies", "none")])).remove(0)
+    }
+
+    /// From the fourth repetition on, which only one of the cells was run in, the machine is slower
+    /// by a fifth.
+    #[test]
+    fn repetitions_that_one_cell_alone_has_tell_nothing_of_two() {
+        let slower = [9_600.0, 10_400.0, 10_100.0, 8_000.0, 8_100.0, 7_900.0, 8_000.0, 8_200.0];
+        let found = beside(&[10_000.0, 10_100.0, 9_900.0], &slower);
+        let throughput = &found.changes[0];
+        assert_eq!(throughput.verdict, Conclusion::NoConclusion);
+        assert!((throughput.ratio.unwrap() - 1.0033).abs() < 1e-4, "{throughput:?}");
+        // Of a single run there is no test.
+        assert_eq!(beside(&[10_000.0], &slower).changes[0].verdict, Conclusion::TooFewRuns);
+    }
+
+    #[test]
+    fn what_answers_nothing_is_worse_and_has_no_ratio_of_logarithms() {
+        let found = relative(&silent(results(), 1).cells, &base(&[("copies", "none")]));
+        let throughput = &found[0].changes[0];
+        assert_eq!((throughput.verdict, throughput.ratio), (Conclusion::Worse, Some(0.0)));
+        assert_eq!(throughput.ratio_interval, None);
+    }
+
     #[test]
     fn what_chance_shows_in_one_of_many_cells_is_no_change() {
         let mut trials: Vec<Trial> = Vec::new();
+        let rates = [1_000.0, 1_003.0, 997.0, 1_001.0];
         for place in 0..31 {
-            // In one cell a difference with p = 0.03; the others are the same as the base.
+            // In one cell a difference with p = 0.03; the others are the same as the base, in
+            // another order.
             let shift = if place == 1 { 5.0 } else { 0.0 };
-            for (rate, repetition) in [1_000.0, 1_003.0, 997.0, 1_001.0].into_iter().zip(0..) {
+            for repetition in 0..4 {
+                let rate = rates[(place + repetition) % 4];
                 let mut trial = steady_trial(&format!("place {place}"), 16, rate + shift);
-                trial.repetition = repetition;
+                trial.repetition = repetition as u32;
                 trial.factors = vec![("place".into(), place.to_string())];
                 trials.push(trial);
             }
         }
         let cells = summarise("t", Environment::default(), &trials).unwrap().cells;
-        assert_eq!(change(Measure::Throughput, &cells[0], &cells[1]).verdict, Conclusion::Better);
+        let alone = change(Measure::Throughput, &cells[0], &cells[1]);
+        assert_eq!(alone.verdict, Conclusion::Better);
         let found = relative(&cells, &base(&[("place", "0")]));
         assert_eq!(found.len(), 30);
         assert_eq!(found[0].changes[0].verdict, Conclusion::ByChance);

@@ -3,10 +3,11 @@
 use krarup_record::watch::Watch;
 use krarup_units::Seconds;
 
+use crate::blocks;
 use crate::cell::{Cell, MiddlewareCell, ProcessLoad};
-use crate::change::{Conclusion, Measure, change};
+use crate::change::{Conclusion, Measure, MeasureChange, change};
 use crate::predict::Prediction;
-use crate::quantity::Quantity;
+use crate::quantity::{IntervalBasis, Quantity};
 use crate::trial::HostLink;
 use crate::verdict::{
     Bottleneck, LimitReason, MoreWorkers, NEAR, ResponsePart, Saturation, Split, Unsure, Usable, Verdict,
@@ -19,16 +20,16 @@ const FULL: f64 = 0.9;
 const LONG: f64 = 2.0;
 
 /// The last cell before the first in which requests wait more than they are served; none where that
-/// is the first of all. The cells of one workload that are known well, clients rising; the first
-/// has the fewest clients of all.
-fn usable(cells: &[&Cell]) -> Option<Usable> {
-    let least = cells.first()?.response.mean.value;
-    let wrong = |cell: &Cell| {
+/// is the first of all. The cells of one workload that are known well, clients rising, with their
+/// response times; the first has the fewest clients of all.
+fn usable(cells: &[&Cell], responses: &[Seconds]) -> Option<Usable> {
+    let least = *responses.first()?;
+    let wrong = |cell: &Cell, response: Seconds| {
         let clients = cell.levels.clients;
         let middleware = cell.middleware.as_ref();
         let queue =
             middleware.and_then(|m| Some((m.queue_length?.value, m.workers.filter(|workers| *workers > 0)?)));
-        let times = cell.response.mean.value / least;
+        let times = response / least;
         match queue {
             Some((length, workers)) if length > f64::from(workers) => {
                 Some(LimitReason::Queue { clients, length, workers })
@@ -37,10 +38,11 @@ fn usable(cells: &[&Cell]) -> Option<Usable> {
             _ => None,
         }
     };
-    let mut last = *cells.first().filter(|cell| cell.throughput.value > 0.0 && wrong(cell).is_none())?;
+    let is_first = |cell: &&&Cell| cell.throughput.value > 0.0 && wrong(cell, least).is_none();
+    let mut last = *cells.first().filter(is_first)?;
     let mut reason = LimitReason::NotReached;
-    for cell in &cells[1..] {
-        if let Some(found) = wrong(cell) {
+    for (cell, response) in cells.iter().zip(responses).skip(1) {
+        if let Some(found) = wrong(cell, *response) {
             reason = found;
             break;
         }
@@ -64,13 +66,16 @@ pub fn parts(cell: &Cell) -> Option<[(ResponsePart, Quantity); 4]> {
 /// The verdict over the cells of one workload, clients rising. None where there is no cell.
 ///
 /// `think` is the think time Z of the clients, `cores` the processors all processes share (0:
-/// unknown). Nothing is concluded from a cell that is not known well; of full workers
+/// unknown). Throughputs and response times are compared over the repetitions that the cells have
+/// in common. Nothing is concluded from a cell that is not known well; of full workers
 /// [`judge_workers`] says whether they are the limit. Nothing is concluded at all where a cell that
 /// is not known well carries more for certain than those that are.
 pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
     let known: Vec<&Cell> = cells.iter().copied().filter(|cell| is_known(cell)).collect();
     let unsure = cells.iter().filter(|cell| !is_known(cell)).map(|cell| unsure(cell)).collect();
-    let highest = known.iter().map(|cell| cell.throughput.value).fold(0.0, f64::max);
+    let rates = blocks::means(&known, |run| run.throughput);
+    let responses = blocks::means(&known, |run| run.response);
+    let highest = rates.iter().copied().fold(0.0, f64::max);
     let given = cells.iter().all(|cell| cell.open);
     let Some(last) = known.last().filter(|_| !is_outdone(highest, cells.iter().copied())) else {
         let by_rate = |one: &&&Cell, other: &&&Cell| one.throughput.value.total_cmp(&other.throughput.value);
@@ -83,17 +88,23 @@ pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
             ..of_cell(at)
         });
     };
-    let at = known.iter().find(|cell| cell.throughput.value >= NEAR * highest)?;
+    let place = rates.iter().position(|rate| *rate >= NEAR * highest)?;
+    let at = known[place];
     let fewest = cells.first().filter(|cell| is_known(cell));
     let saturation = if given {
         Saturation::Given
     } else if at.levels != last.levels {
-        let longer = last.response.mean.value / at.response.mean.value;
-        let knee = fewest.map(|first| (first.response.mean.value + think) * highest);
+        let longer = responses.last()? / responses[place];
+        let knee = fewest.map(|_| (responses[0] + think) * highest);
         Saturation::Reached { knee, tried: last.levels.clients, longer }.if_finite(longer)
     } else if let [.., before, _] = &known[..] {
-        let growth = at.throughput.value / before.throughput.value - 1.0;
-        let shown = change(Measure::Throughput, before, at).verdict != Conclusion::NoConclusion;
+        let growth = rates[place] / rates[place - 1] - 1.0;
+        let shown = match change(Measure::Throughput, before, at).verdict {
+            Conclusion::Better => true,
+            // One run is not enough for a test, and repetitions of which none is common are none.
+            Conclusion::TooFewRuns => before.repetitions.len().min(at.repetitions.len()) < 2,
+            _ => false,
+        };
         Saturation::NotReached { growth, shown }.if_finite(growth)
     } else {
         Saturation::Unknown
@@ -103,7 +114,7 @@ pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
         saturation,
         bottleneck: bottleneck(at, cores, &shares),
         parts: shares,
-        usable: fewest.filter(|_| !given).and_then(|_| usable(&known)),
+        usable: fewest.filter(|_| !given).and_then(|_| usable(&known, &responses)),
         unsure,
         ..of_cell(at)
     })
@@ -267,14 +278,12 @@ fn measured_with_more(cells: &[Cell], cell: &Cell, workers: u32) -> Option<MoreW
             && is_known(other)
     };
     let others = cells.iter().filter(|other| has_more(other));
-    let best = others.max_by(|one, other| one.throughput.value.total_cmp(&other.throughput.value))?;
-    let ends = |quantity: &Quantity| quantity.interval.map(|interval| (interval.low, interval.high));
-    let apart = match (ends(&cell.throughput), ends(&best.throughput)) {
-        (Some((_, high)), Some((low, _))) => low > high,
-        _ => false,
-    };
-    let ratio = best.throughput.value / cell.throughput.value;
-    let by_runs = change(Measure::Throughput, cell, best).ratio_interval.map(|interval| interval.high);
+    let changes = others.filter_map(|other| {
+        let change = change(Measure::Throughput, cell, other);
+        Some((other, change.ratio?, change))
+    });
+    let (best, ratio, change) = changes.max_by(|one, other| one.1.total_cmp(&other.1))?;
+    let by_runs = change.ratio_interval.map(|interval| interval.high);
     // A single run has the interval of its windows.
     let halves = cell.throughput.half_share().zip(best.throughput.half_share());
     let by_windows = halves.map(|(one, other)| ratio * (1.0 + one.hypot(other)));
@@ -282,9 +291,20 @@ fn measured_with_more(cells: &[Cell], cell: &Cell, workers: u32) -> Option<MoreW
         workers: best.middleware.as_ref().and_then(|side| side.workers),
         change: ratio - 1.0,
         most: by_runs.or(by_windows).map(|most| most - 1.0),
-        apart,
+        apart: is_higher(&change),
         measured: true,
     })
+}
+
+/// Whether the other is higher for certain. A single run has the interval of its windows: then the
+/// two intervals say it.
+fn is_higher(change: &MeasureChange) -> bool {
+    let sides = [&change.base, &change.other];
+    if sides.iter().all(|side| side.basis == IntervalBasis::Repetitions) {
+        return change.verdict == Conclusion::Better;
+    }
+    let [base, other] = sides.map(|side| side.interval);
+    base.zip(other).is_some_and(|(base, other)| other.low > base.high)
 }
 
 /// What a model says of twice the workers, if it knows this cell.
@@ -362,6 +382,26 @@ mod tests {
         assert!(!said.contains("lies beyond"), "{said}");
         assert_eq!(verdict.word(), "limit not known");
         assert!(!verdict.next_step().starts_with("Try more clients"), "{}", verdict.next_step());
+    }
+
+    /// From the fourth repetition on the machine is slower by a fifth, and only the cell with fewer
+    /// clients was run then.
+    #[test]
+    fn a_machine_that_got_slower_is_no_growth() {
+        let runs = |clients, rates: &[f64]| -> Vec<Trial> {
+            let trial = |(rate, repetition): (&f64, u32)| Trial {
+                repetition,
+                ..steady_trial("read-only", clients, *rate)
+            };
+            rates.iter().zip(0..).map(trial).collect()
+        };
+        let slower =
+            [9_600.0, 10_400.0, 10_100.0, 8_000.0, 8_100.0, 7_900.0, 8_000.0, 8_200.0, 7_800.0, 8_000.0];
+        let results = judged(&[runs(8, &slower), runs(16, &[10_000.0, 10_100.0, 9_900.0])].concat());
+        let verdict = &results.verdicts[0];
+        assert_eq!(verdict.unsure, []);
+        assert!(matches!(verdict.saturation, Saturation::Reached { tried: 16, .. }), "{verdict:?}");
+        assert_eq!((verdict.at.clients, results.configurations[0].least.clients), (8, 8));
     }
 
     #[test]

@@ -296,7 +296,7 @@ fn changed(
     let measure = if measure == SheetMeasure::Response { Measure::Response } else { Measure::Throughput };
     let change = change(measure, base, cell);
     let (Some(ratio), Some(interval)) = (change.ratio, change.ratio_interval) else {
-        return Err("two runs of each cell are needed to tell a difference".into());
+        return Err("two repetitions that both cells have are needed to tell a difference".into());
     };
     let interval = Interval { low: interval.low - 1.0, high: interval.high - 1.0, ..interval };
     if interval.half_width() > CERTAIN {

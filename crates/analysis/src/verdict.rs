@@ -47,7 +47,8 @@ pub struct Verdict {
     pub missing: Vec<u32>,
 }
 
-/// A cell that is not known well enough to conclude anything from it.
+/// A cell that is not known well enough to conclude anything from it, beside the others in the same
+/// repetitions neither.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unsure {
     /// Its clients.
@@ -114,7 +115,7 @@ pub enum Saturation {
     },
     /// The rate still grew at the most clients tried.
     NotReached {
-        /// By which share, from the cell before.
+        /// By which share, from the cell before, in the repetitions that both have.
         growth: f64,
         /// Whether the runs tell that from none; true where there are too few of them for a test.
         #[serde(default = "is_shown")]
@@ -211,10 +212,11 @@ pub struct MoreWorkers {
     pub workers: Option<u32>,
     /// By which share the throughput changes.
     pub change: f64,
-    /// By which share it may change at most, by the intervals of both; none where one has none.
+    /// By which share it may change at most, by the interval of the change or, of a single run, of
+    /// both; none where one has none.
     #[serde(default)]
     pub most: Option<f64>,
-    /// Whether the intervals of both lie apart.
+    /// Whether it is more for certain.
     pub apart: bool,
     /// Whether it was measured; else a model says so that was calibrated on other cells.
     pub measured: bool,

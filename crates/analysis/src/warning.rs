@@ -453,8 +453,8 @@ impl Warning {
             Self::CountsDiffer { .. } => {
                 "Check that both measured the same span and that no other client used the middleware."
             }
-            Self::PartBeyondWhole { .. } => {
-                "Check that both measured the same span; do not read the time outside the middleware from this cell."
+            Self::PartBeyondWhole { .. } | Self::WorkersBeyond { .. } => {
+                "Check that both measured the same span; read neither the time outside the middleware nor the workers' share from this cell."
             }
             Self::QueueLength { .. } => {
                 "Expect this where requests arrive in bursts; else look for a change during the run."
@@ -473,9 +473,6 @@ impl Warning {
                 "Read the limit as the machine's; give the clients a machine of their own to see the limit of what they ask."
             }
             Self::Unsteady { .. } => "Measure longer, cut more warm-up, and see the run over time.",
-            Self::WorkersBeyond { .. } => {
-                "Check that both measured the same span; do not read the workers' share from this cell."
-            }
             Self::WarmUpLeft { .. } => "Give the spec a longer warm-up, and run these cells again.",
             Self::Drifts { .. } => {
                 "Look for what changes with time: a cache that fills, memory, a neighbour, heat; measure longer."
@@ -523,7 +520,7 @@ impl Warning {
                 "Differences between cells below this one say nothing: measure longer, or on a machine with nothing else to do."
             }
             Self::Drift { .. } => {
-                "The order of the trials is random, so no cell is favoured, but intervals hold the drift: find its cause."
+                "The order of the trials is random, so without `until` no cell is favoured, but intervals hold the drift: find its cause."
             }
         }
     }

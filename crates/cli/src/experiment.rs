@@ -480,7 +480,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     if !may_differ {
         keep_plan()?;
     }
-    let shares = reach_baselines(records, &mut starter, &here, (&there.systems, manner.yes), &stop)?;
+    let shares = reach_baselines(records, &mut starter, (&there.systems, manner.yes), &stop)?;
     if may_differ {
         keep_plan()?;
     }
@@ -509,7 +509,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     let closed = testbed.end();
     drop(testbed);
     store.ledger().settle();
-    say_other_builds(&here, &build_versions(records, &krarup));
+    say_other_builds(records, &here, &krarup);
     let ended = match ended {
         Ok(ended) => ended,
         Err(CampaignError::Stopped) => {
@@ -549,7 +549,6 @@ fn starter(spec: &Spec, (krarup, hosts): (PathBuf, Hosts), store: &ResultsDirect
 fn reach_baselines(
     records: RecordedExperiment<'_>,
     starter: &mut Starter,
-    now: &Environment,
     (systems, yes): (&[TrialSystem], bool),
     stop: &Stop,
 ) -> Result<BTreeMap<String, f64>, Failure> {
@@ -557,20 +556,22 @@ fn reach_baselines(
     let Some(scale) = &spec.scale else { return Ok(BTreeMap::new()) };
     let kept = trials::kept_scale(store.directory())?;
     let here = Platform::this();
-    let builds = now.versions.iter().filter(|(name, _)| name.ends_with(BUILD));
-    let builds: String = builds.map(|(name, build)| format!(", {name} {build}")).collect();
-    let machine = format!("{}, {} processors, {}{builds}", here.cpu, here.cores, here.kernel);
-    let search =
-        |baseline| baselines::identity(spec, plan, baseline).expect("its cell was checked to be there");
+    let machine = format!("{}, {} processors, {}", here.cpu, here.cores, here.kernel);
+    let search = |baseline| {
+        let search = baselines::identity(spec, plan, baseline).expect("its cell was checked to be there");
+        (search, baselines::builds(spec, plan, baseline, &starter.krarup))
+    };
     let searches: Vec<_> = scale.baselines.iter().map(|baseline| search(baseline.get_ref())).collect();
-    let known = |search| kept.as_ref().and_then(|kept| kept.found(&machine, search)).cloned();
-    let mut found: Vec<Option<ReachedBaseline>> = searches.iter().map(known).collect();
+    let mut found: Vec<Option<ReachedBaseline>> = searches
+        .iter()
+        .map(|(search, builds)| kept.as_ref()?.found(&machine, search, builds).cloned())
+        .collect();
     let write = |found: &[Option<ReachedBaseline>]| {
         let pairs = found.iter().zip(&searches);
         let there = pairs.filter_map(|(found, search)| Some((found.clone()?, search.clone())));
-        let (reached, searches) = there.unzip();
+        let (reached, (searches, builds)) = there.unzip();
         let testbed = spec.scaled_testbed(reached).expect("it has a scale");
-        let kept = KeptScale { testbed, machine: machine.clone(), searches };
+        let kept = KeptScale { testbed, machine: machine.clone(), searches, builds };
         let text = serde_json::to_string_pretty(&kept).expect("it is plain data");
         store.write(baselines::FILE, text.as_bytes()).map_err(unwritable_in(store.directory()))
     };
@@ -605,9 +606,13 @@ fn build_versions(records: RecordedExperiment<'_>, krarup: &Path) -> Vec<(String
     found.map(|(program, build)| (program + BUILD, build)).collect()
 }
 
-/// Says which builds are others `now` than those before the first trial, which all trials name:
-/// stations are started from the files.
-fn say_other_builds(before: &Environment, now: &[(String, String)]) {
+/// Says which builds are others now than those before the first trial, which all trials name:
+/// stations are started from the files. To other machines the program was brought before.
+fn say_other_builds(records: RecordedExperiment<'_>, before: &Environment, krarup: &Path) {
+    if records.spec.testbed.is_elsewhere() {
+        return;
+    }
+    let now = build_versions(records, krarup);
     let others = now.iter().filter(|one| !before.versions.contains(one));
     let others: Vec<&str> = others.map(|(name, _)| name.as_str()).collect();
     if !others.is_empty() {

@@ -97,8 +97,8 @@ fn relative_table(results: &Results, unit: Unit, shown: impl Fn(&MeasureChange) 
     Table {
         name: "relative".into(),
         title: "Change relative to the base".into(),
-        caption: "Each cell beside the one that has the base's levels and is otherwise the same. In brackets stands Welch's 95 % interval, of the logarithms of \
-                  the runs of both; where it covers 0 there is no conclusion. What is better or worse is so with an error of 5 % for all comparisons of this table together (Holm 1979)."
+        caption: "Each cell beside the one that has the base's levels and is otherwise the same, over the repetitions that both have. In brackets stands Welch's 95 % \
+                  interval, of the logarithms of the runs of both; where it covers 0 there is no conclusion. What is better or worse is so with an error of 5 % for all comparisons of this table together (Holm 1979)."
             .to_owned() + estimates::compared_early(results),
         columns: vec![
             Column::new("cell", Unit::Text),
@@ -335,12 +335,11 @@ fn study(study: &Study) -> Vec<Block> {
         effects.repetitions,
         levels.join(", ")
     );
-    vec![
-        Block::Paragraph(choice),
-        effects_block(study),
-        Block::Figure(residuals(study)),
-        Block::Figure(normal_quantiles(study)),
-    ]
+    let mut blocks = vec![Block::Paragraph(choice), effects_block(study), Block::Figure(residuals(study))];
+    if !study.qq.is_empty() {
+        blocks.push(Block::Figure(normal_quantiles(study)));
+    }
+    blocks
 }
 
 fn capital(word: &str) -> String {
@@ -394,12 +393,17 @@ fn effects_table(study: &Study) -> Table {
             TableValue::from(if effect.estimate.differs_from_zero() { "yes" } else { "no" }),
         ]
     }));
-    rows.push(vec![
-        TableValue::from("error"),
-        TableValue::Missing,
-        TableValue::from(study.effects.error_share),
-        TableValue::from(""),
-    ]);
+    let blocks = study.effects.blocks;
+    let of_blocks = blocks.map(|blocks| ("repetitions", blocks.share)).into_iter();
+    rows.extend(of_blocks.chain([("error", study.effects.error_share)]).map(|(name, share)| {
+        vec![TableValue::from(name), TableValue::Missing, TableValue::from(share), TableValue::from("")]
+    }));
+    let how = if blocks.is_some() {
+        "Effects are taken within repetitions, since the runs of one meet the machine in the same state. What repetitions differ by stands beside the error, \
+         and is in the interval of the mean alone."
+    } else {
+        "The cells have fewer than two repetitions in common, so that all runs are taken to be independent: what repetitions differ by is in the error."
+    };
     let meaning = if multiplied {
         format!(
             "An effect of 1.2 multiplies by 1.2 at the high level and divides by it at the low one; the mean is geometric, in the unit of the {}.",
@@ -417,7 +421,7 @@ fn effects_table(study: &Study) -> Table {
             study.model
         )),
         caption: format!(
-            "{meaning} ± is half the 95 % interval. The share of variation says how much a factor matters; whether it differs from none is another question."
+            "{meaning} ± is half the 95 % interval. {how} The share of variation says how much a factor matters; whether it differs from none is another question."
         ),
         columns: vec![
             Column::new("factor", Unit::Text),
@@ -497,11 +501,13 @@ fn residuals(study: &Study) -> Figure {
             "Each point is a run: the logarithm of measured ÷ the model's. A cloud without a shape is as it should be; a funnel says that errors do not grow in proportion either.",
         ),
     };
+    let blocks =
+        if study.effects.blocks.is_some() { " What repetitions differ by is in the model." } else { "" };
     scatter(
         study,
         "residuals",
         &format!("{}residuals of {} against what the model says", of_part(study), of(study)),
-        caption,
+        &(caption.to_owned() + blocks),
         [x, Axis::linear("residual", unit(study))],
         &points,
     )
@@ -523,6 +529,7 @@ fn normal_quantiles(study: &Study) -> Figure {
 mod tests {
     use krarup_analysis::design::DesignReason;
     use krarup_stats::effects::{KnownError, recover};
+    use krarup_stats::factorial::TwoLevel;
 
     use super::*;
     use crate::figures::AxisScale;
@@ -540,6 +547,25 @@ mod tests {
             residuals: means.map(|mean| (mean, 0.1)).to_vec(),
             qq: Vec::new(),
         }
+    }
+
+    #[test]
+    fn what_repetitions_differ_by_stands_beside_the_error() {
+        let independent = multiplied(Measure::Throughput, [-0.3, 0.3]);
+        let table = effects_table(&independent);
+        assert!(table.rows.len() == 3 && table.caption.contains("taken to be independent"), "{table:?}");
+        assert!(!residuals(&independent).caption.contains("repetitions"));
+        let cells = [100.0, 120.0].map(|mean| vec![mean - 18.0, mean + 18.0]).to_vec();
+        let design = TwoLevel::new(&["servers"], cells).unwrap();
+        let effects = design.effects_in_blocks(0.95).unwrap();
+        let study = Study { model: Model::Additive, effects, ..independent };
+        let table = effects_table(&study);
+        let names: Vec<String> = table.rows.iter().map(|row| format!("{:?}", row[0])).collect();
+        assert!(names[2].contains("repetitions") && names[3].contains("error"), "{names:?}");
+        // Of a variation of 1,696 the factor has 400.
+        assert!(matches!(table.rows[2][2], TableValue::Number(share) if (share - 0.764).abs() < 0.001));
+        assert!(table.caption.contains("within repetitions"), "{}", table.caption);
+        assert!(residuals(&study).caption.contains("repetitions differ by is in the model"));
     }
 
     #[test]

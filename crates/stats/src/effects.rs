@@ -6,7 +6,13 @@
 //! s_e = √(SSE / 2^k(r−1))           s_q = s_e / √(2^k r)
 //! ```
 //!
-//! Jain 1991, §18.2 to 18.5.
+//! Jain 1991, §18.2 to 18.5. Where each repetition is a block, in which every cell comes once, what
+//! its values have in common is in no difference of cells (Montgomery 2017, ch. 4):
+//!
+//! ```text
+//! SSR = 2^k Σ (mean of a repetition − mean of all)²           SST = Σ SSj + SSR + SSE
+//! s_e = √(SSE / (2^k−1)(r−1))       s_q = s_e / √(2^k r)      s_q0 = √(SSR / (r−1)) / √(2^k r)
+//! ```
 
 use crate::error::{StatsError, all_finite, at_least, finite, probability};
 use crate::factorial::{MOST_FACTORS, Term, TwoLevel};
@@ -23,7 +29,21 @@ impl TwoLevel {
     pub fn effects(&self, level: f64) -> Result<Effects, StatsError> {
         at_least("repetitions", self.repetitions(), 2)?;
         let errors: f64 = self.residuals().iter().map(|residual| residual.residual.powi(2)).sum();
-        analysis(self.factors(), &self.means(), self.repetitions(), errors, level)
+        analysis(self.factors(), &self.means(), self.repetitions(), errors, None, level)
+    }
+
+    /// The same where each repetition is a block: the j-th values of all cells were measured in
+    /// succession, and have in common what the machine was like then. Effects are differences
+    /// within repetitions, and the mean is one over r repetitions.
+    ///
+    /// # Errors
+    /// As [`TwoLevel::effects`].
+    pub fn effects_in_blocks(&self, level: f64) -> Result<Effects, StatsError> {
+        at_least("repetitions", self.repetitions(), 2)?;
+        let errors: f64 = self.residuals_in_blocks().iter().map(|residual| residual.residual.powi(2)).sum();
+        let cells = self.cells().len() as f64;
+        let blocks: f64 = self.blocks().iter().map(|block| cells * block.powi(2)).sum();
+        analysis(self.factors(), &self.means(), self.repetitions(), errors, Some(blocks), level)
     }
 
     /// Shares of variation alone, also for r = 1 (Jain's 2^k designs, ch. 17): descriptive, for
@@ -73,7 +93,16 @@ impl Effect {
     }
 }
 
-/// Analysis of a 2^k·r design. Shares of all effects and of the error sum to 1.
+/// What repetitions differ by, each being a block.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BlockVariation {
+    /// SSR: variation of the repetitions' means about the mean of all, once for each cell.
+    pub squares: f64,
+    /// SSR / SST.
+    pub share: f64,
+}
+
+/// Analysis of a 2^k·r design. Shares of all effects, of blocks and of the error sum to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effects {
     /// Names of the factors.
@@ -86,11 +115,14 @@ pub struct Effects {
     pub effects: Vec<Effect>,
     /// SST: variation of all values about their mean.
     pub total_squares: f64,
-    /// SSE: variation of the repetitions about the means of their cells.
+    /// What repetitions differ by; none where they are no blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<BlockVariation>,
+    /// SSE: variation of the values of each cell about their mean, without that of blocks.
     pub error_squares: f64,
     /// SSE / SST.
     pub error_share: f64,
-    /// Degrees of freedom of the error, 2^k (r − 1).
+    /// Degrees of freedom of the error, 2^k (r − 1); in blocks (2^k − 1)(r − 1).
     pub degrees: f64,
     /// s_e = √(SSE / degrees), the standard deviation of one measurement.
     pub error_sd: f64,
@@ -158,7 +190,7 @@ pub fn recover(
             range: "0 or above",
         });
     }
-    analysis(design.factors(), means, repetitions, errors, level)
+    analysis(design.factors(), means, repetitions, errors, None, level)
 }
 
 /// The means of the cells from the effects, both in their usual orders (means: sign table; effects:
@@ -183,26 +215,37 @@ fn effect(means: &[f64], term: Term) -> f64 {
     means.iter().enumerate().map(|(cell, mean)| term.sign(cell) * mean / means.len() as f64).sum()
 }
 
-/// The analysis from the means of the cells and SSE: q ± t[1−α/2; 2^k(r−1)] s_q.
+/// The analysis from the means of the cells, SSE, and SSR where repetitions are blocks:
+/// q ± t[1−α/2; degrees of the error] s_q.
 fn analysis(
     factors: &[String],
     means: &[f64],
     repetitions: usize,
     error_squares: f64,
+    block_squares: Option<f64>,
     level: f64,
 ) -> Result<Effects, StatsError> {
     probability("level", level)?;
-    let cells = means.len() as f64;
-    let (n, degrees) = (cells * repetitions as f64, cells * (repetitions - 1) as f64);
+    let (cells, of_one_cell) = (means.len() as f64, (repetitions - 1) as f64);
+    let n = cells * repetitions as f64;
+    let degrees = if block_squares.is_some() { (cells - 1.0) * of_one_cell } else { cells * of_one_cell };
     let terms = Term::all(factors.len());
     let q: Vec<f64> = terms.iter().map(|&term| effect(means, term)).collect();
     let squares: Vec<f64> = q.iter().map(|q| n * q * q).collect();
-    let total_squares = finite("total variation", squares[1..].iter().sum::<f64>() + error_squares)?;
+    let scatter = error_squares + block_squares.unwrap_or(0.0);
+    let total_squares = finite("total variation", squares[1..].iter().sum::<f64>() + scatter)?;
     if total_squares == 0.0 {
         return Err(StatsError::Constant { what: "values of the design" });
     }
     let error_sd = (error_squares / degrees).sqrt();
     let estimate = |value: f64| Estimate::student(value, n as u64, error_sd / n.sqrt(), degrees, level);
+    // What a block is off by, all cells are off by, and with them their mean.
+    let mean = match block_squares {
+        Some(squares) => {
+            Estimate::student(q[0], n as u64, (squares / of_one_cell / n).sqrt(), of_one_cell, level)
+        }
+        None => estimate(q[0]),
+    }?;
     let effects = (1..terms.len())
         .map(|j| {
             Ok(Effect {
@@ -217,9 +260,10 @@ fn analysis(
     Ok(Effects {
         factors: factors.to_vec(),
         repetitions: repetitions as u64,
-        mean: estimate(q[0])?,
+        mean,
         effects,
         total_squares,
+        blocks: block_squares.map(|squares| BlockVariation { squares, share: squares / total_squares }),
         error_squares,
         error_share: error_squares / total_squares,
         degrees,
@@ -230,6 +274,7 @@ fn analysis(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::paired;
     use crate::factorial::tests::memory_and_cache;
     use proptest::prelude::*;
 
@@ -247,6 +292,46 @@ mod tests {
         );
         let a = result.effect("A").unwrap();
         assert!((a.estimate.interval.low - 19.58).abs() < 0.01 && (a.share - 5547.0 / 7032.0).abs() < 1e-12);
+    }
+
+    /// 100, 120, 140 and 160 on a machine that makes a repetition 18 less, another 18 more: nothing
+    /// else differs.
+    fn on_a_machine_that_changes() -> TwoLevel {
+        let cells = [100.0, 120.0, 140.0, 160.0].map(|mean| vec![mean, mean - 18.0, mean + 18.0]);
+        TwoLevel::new(&["A", "B"], cells.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn what_a_repetition_has_in_common_is_in_the_mean_and_in_no_effect() {
+        let result = on_a_machine_that_changes().effects_in_blocks(0.95).unwrap();
+        // Means of the repetitions: 130, 112 and 148; t[0.975; 2] = 4.303.
+        let half = 4.302_653 * (2592.0_f64 / 2.0 / 12.0).sqrt();
+        assert!((result.mean.value - 130.0).abs() < 1e-9 && (half - 44.7).abs() < 0.05);
+        assert!((result.mean.interval.half_width() - half).abs() < 1e-4, "{:?}", result.mean);
+        let a = result.effect("A").unwrap();
+        assert!((a.estimate.value - 10.0).abs() < 1e-9 && a.estimate.interval.half_width() < 1e-9);
+        assert!(a.estimate.differs_from_zero() && result.degrees == 6.0);
+        let blocks = result.blocks.unwrap();
+        assert!((blocks.squares - 2592.0).abs() < 1e-9 && (blocks.share - 2592.0 / 8592.0).abs() < 1e-12);
+        assert!(result.error_share < 1e-12, "{}", result.error_share);
+    }
+
+    #[test]
+    fn without_blocks_a_machine_that_changes_is_in_the_error() {
+        let result = on_a_machine_that_changes().effects(0.95).unwrap();
+        assert!(result.blocks.is_none() && (result.error_share - 2592.0 / 8592.0).abs() < 1e-12);
+        assert!(!result.effect("A").unwrap().estimate.differs_from_zero());
+    }
+
+    #[test]
+    fn of_one_factor_in_blocks_the_effect_is_half_the_difference_of_pairs() {
+        let (low, high) = ([10_000.0, 8_200.0, 11_800.0], [11_000.0, 9_184.0, 12_744.0]);
+        let cells = vec![low.to_vec(), high.to_vec()];
+        let result = TwoLevel::new(&["A"], cells).unwrap().effects_in_blocks(0.95).unwrap();
+        let effect = result.effect("A").unwrap().estimate;
+        let pairs = paired(&low, &high, 0.95).unwrap().difference;
+        assert!((effect.value - pairs.value / 2.0).abs() < 1e-6);
+        assert!((effect.interval.low - pairs.interval.low / 2.0).abs() < 1e-6, "{effect:?} {pairs:?}");
     }
 
     #[test]
@@ -273,6 +358,10 @@ mod tests {
             let result = design.effects(level).unwrap();
             let shares: f64 = result.effects.iter().map(|effect| effect.share).sum();
             prop_assert!((shares + result.error_share - 1.0).abs() < 1e-12);
+            let in_blocks = design.effects_in_blocks(level).unwrap();
+            prop_assert!((in_blocks.effects[0].share - result.effects[0].share).abs() < 1e-12);
+            let scatter = in_blocks.blocks.unwrap().share + in_blocks.error_share;
+            prop_assert!((scatter - result.error_share).abs() < 1e-12);
             for known in [
                 KnownError::Squares(result.error_squares),
                 KnownError::Share(result.error_share),

@@ -89,7 +89,8 @@ pub struct Residual {
     pub cell: usize,
     /// Repetition, from 0, in the order given.
     pub repetition: usize,
-    /// What the model says: with all interactions in it, the mean of the cell.
+    /// What the model says: with all interactions in it, the mean of the cell; in blocks with what
+    /// the repetition's values have in common added.
     pub predicted: f64,
     /// Measured − predicted.
     pub residual: f64,
@@ -183,6 +184,27 @@ impl TwoLevel {
             })
         };
         (0..self.cells.len()).flat_map(of_cell).collect()
+    }
+
+    /// Residuals where each repetition is a block, as [`TwoLevel::effects_in_blocks`] has it: what
+    /// its values have in common is no residual. They sum to 0 over each cell and each repetition.
+    pub fn residuals_in_blocks(&self) -> Vec<Residual> {
+        let blocks = self.blocks();
+        let mut residuals = self.residuals();
+        for one in &mut residuals {
+            one.predicted += blocks[one.repetition];
+            one.residual -= blocks[one.repetition];
+        }
+        residuals
+    }
+
+    /// What the values of each repetition have in common: their mean − the mean of all.
+    pub(crate) fn blocks(&self) -> Vec<f64> {
+        let cells = self.cells.len() as f64;
+        let mean: f64 = self.means().iter().map(|mean| mean / cells).sum();
+        (0..self.repetitions())
+            .map(|repetition| self.cells.iter().map(|cell| cell[repetition] / cells).sum::<f64>() - mean)
+            .collect()
     }
 
     /// Residuals against the normal law.
@@ -301,6 +323,23 @@ pub(crate) mod tests {
             let residuals = TwoLevel::new(&["A", "B"], cells).unwrap().residuals();
             for cell in residuals.chunks(3) {
                 prop_assert!(cell.iter().map(|residual| residual.residual).sum::<f64>().abs() < 1e-9);
+            }
+        }
+
+        #[test]
+        fn in_blocks_they_do_so_in_every_repetition_too(
+            values in proptest::collection::vec(-100.0..100.0f64, 12..=12),
+        ) {
+            let cells: Vec<Vec<f64>> = values.chunks(3).map(<[f64]>::to_vec).collect();
+            let residuals = TwoLevel::new(&["A", "B"], cells).unwrap().residuals_in_blocks();
+            for place in 0..4 {
+                let of_cell = residuals.iter().filter(|residual| residual.cell == place);
+                prop_assert!(of_cell.map(|residual| residual.residual).sum::<f64>().abs() < 1e-9);
+                let of_block = residuals.iter().filter(|residual| residual.repetition == place);
+                prop_assert!(of_block.map(|residual| residual.residual).sum::<f64>().abs() < 1e-9);
+            }
+            for (residual, y) in residuals.iter().zip(&values) {
+                prop_assert!((residual.predicted + residual.residual - y).abs() < 1e-9);
             }
         }
     }

@@ -62,8 +62,8 @@ pub struct TopStore {
     pub requests: f64,
     /// Connections to it at work.
     pub connections_busy: f64,
-    /// Brokers for which it is at fault: it cannot be reached, does not answer, or refuses a write or
-    /// a sweep.
+    /// Brokers for which it is at fault: it cannot be reached, does not answer, or refuses a write
+    /// or a sweep.
     pub at_fault: f64,
     /// Statements committed per second.
     pub commits_per_s: f64,
@@ -295,10 +295,8 @@ pub(super) fn store(pairs: &[&LookPair]) -> TopStore {
         queue_length: value("krarup_broker_store_queue_length"),
         requests: value("krarup_broker_store_requests"),
         connections_busy: value("krarup_broker_store_connections_busy"),
-        at_fault: pairs
-            .iter()
-            .filter(|pair| pair.now.value("krarup_broker_store_takes") == Some(0.0))
-            .count() as f64,
+        at_fault: pairs.iter().filter(|pair| pair.now.value("krarup_broker_store_takes") == Some(0.0)).count()
+            as f64,
         commits_per_s: sum(pairs, |pair| pair.rate("krarup_broker_commits_total")),
         requests_per_commit: times(pairs, "krarup_broker_batch_requests", None).mean(),
     }

@@ -56,7 +56,7 @@ pub(super) fn turn<T: Send + 'static>(
             }
         }
         let first = Backoff::new(FIRST, LONGEST);
-        let (mut pauses, mut obstacle): (Backoff, Option<Obstacle>) = (first.clone(), None);
+        let (mut pauses, mut obstacle): (Backoff, Option<(Obstacle, String)>) = (first.clone(), None);
         loop {
             let begun = Instant::now();
             if obstacle.is_none() {
@@ -65,7 +65,7 @@ pub(super) fn turn<T: Send + 'static>(
             let came = attempt(&place, &mut |why| {
                 waits_for(why);
                 // What it refuses is known when it is this broker's turn.
-                if let Some([_, ends]) = obstacle.take_if(|now| *now == LOST) {
+                if let Some(([_, ends], _)) = obstacle.take_if(|(now, _)| *now == LOST) {
                     eprintln!("{ends}");
                 }
             });
@@ -75,7 +75,7 @@ pub(super) fn turn<T: Send + 'static>(
                 // It is there, and it is the turn of another: it is waited for anew.
                 Err(StoreError::Deposed) => {}
                 came => {
-                    if let (Some([_, ends]), Ok(_)) = (obstacle, &came) {
+                    if let (Some(([_, ends], _)), Ok(_)) = (&obstacle, &came) {
                         eprintln!("{ends}");
                     }
                     let _ = tell.send(came);
@@ -103,12 +103,19 @@ pub(super) fn turn<T: Send + 'static>(
     Ok(None)
 }
 
-/// Says that the wait goes on, and what is in the way, once for as long as it is that.
-fn go_on_waiting(now: Obstacle, obstacle: &mut Option<Obstacle>, why: &Mistake, waits_for: &impl Fn(&str)) {
-    let [begins, _] = now;
-    waits_for(&format!("it waits for its turn: {begins}"));
-    if obstacle.replace(now) != Some(now) {
-        eprintln!("warning: {begins}: {}; this broker goes on waiting for its turn", why.what);
+/// Says that the wait goes on, and what is in the way, once for as long as it is that. A refusal
+/// for another reason is another; why a database is out of reach may change with each attempt.
+fn go_on_waiting(
+    now: Obstacle,
+    obstacle: &mut Option<(Obstacle, String)>,
+    why: &Mistake,
+    waits_for: &impl Fn(&str),
+) {
+    let ([begins, _], why) = (now, &why.what);
+    waits_for(&format!("it waits for its turn: {begins}: {why}"));
+    let last = obstacle.replace((now, why.clone()));
+    if last.is_none_or(|(before, words)| before != now || (now == REFUSES && words != *why)) {
+        eprintln!("warning: {begins}: {why}; this broker goes on waiting for its turn");
     }
 }
 

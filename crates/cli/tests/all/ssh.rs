@@ -280,8 +280,19 @@ fn an_experiment_on_other_machines_is_that_of_this_one() {
     let programs = files(&machines.folder.join("cache"));
     assert_eq!(programs.len(), 1, "the program was copied once: {programs:?}");
 
-    let ended = finished(begin(&spec, &out));
+    let program = machines.folder.join("krarup");
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_krarup")).arg(&program).status();
+    assert!(copied.unwrap().success());
+    let mut command = Command::new(&program);
+    command.args(["run", spec.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let mut taken_up = Program::spawn(command);
+    taken_up.says_within(ELSEWHERE, |line| line.contains("/4 workload").then_some(()));
+    // What is built anew here is not what was brought there.
+    fs::remove_file(&program).unwrap();
+    fs::write(&program, "another build").unwrap();
+    let ended = finished(taken_up);
     assert!(ended.errors.contains("4/4 workload"), "{ended:?}");
+    assert!(!ended.errors.contains("changed while trials ran"), "{ended:?}");
     assert!(ended.output.contains("read") && ended.output.contains("write"), "{ended:?}");
     until_within(ELSEWHERE, "nothing runs there", || {
         machines.processes().is_empty() && machines.runs().is_empty()

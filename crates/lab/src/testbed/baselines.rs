@@ -2,11 +2,12 @@
 //! runs before the first trial.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use krarup_record::scaled::{ReachedBaseline, ScaledTestbed};
 use serde::{Deserialize, Serialize};
 
+use super::builds;
 use super::error::StationError;
 use super::local::Local;
 use super::stations::{Caps, Starter};
@@ -24,17 +25,26 @@ pub const FILE: &str = "scale.json";
 pub struct KeptScale {
     /// What was scaled.
     pub testbed: ScaledTestbed,
-    /// The machine on which the shares were found, and the builds that ran.
+    /// The machine on which the shares were found.
     pub machine: String,
     /// What each search was about, in the order of the baselines.
     pub searches: Vec<Identity>,
+    /// The builds that each search ran; none where an earlier version wrote down none.
+    #[serde(default)]
+    pub builds: Vec<Vec<(String, String)>>,
 }
 
 impl KeptScale {
-    /// What a search for the same on the same machine has found.
-    pub fn found(&self, machine: &str, search: &Identity) -> Option<&ReachedBaseline> {
+    /// What a search for the same by the same builds on the same machine has found.
+    pub fn found(
+        &self,
+        machine: &str,
+        search: &Identity,
+        builds: &[(String, String)],
+    ) -> Option<&ReachedBaseline> {
         let place = self.searches.iter().position(|known| known == search)?;
-        self.testbed.baselines.get(place).filter(|_| self.machine == machine)
+        let is_same = self.machine == machine && self.builds.get(place).is_some_and(|ran| ran == builds);
+        self.testbed.baselines.get(place).filter(|_| is_same)
     }
 }
 
@@ -45,6 +55,14 @@ const ATTEMPTS: u32 = 3;
 /// found of the same is not looked for again.
 pub fn identity(spec: &Spec, plan: &Plan, baseline: &Baseline) -> Option<Identity> {
     Some(Identity::of(&spec.alone(baseline), cell(plan, baseline)?))
+}
+
+/// The builds of the programs that the search for one share runs: what other cells run changes
+/// nothing that it finds.
+pub fn builds(spec: &Spec, plan: &Plan, baseline: &Baseline, krarup: &Path) -> Vec<(String, String)> {
+    let mut its = plan.clone();
+    its.cells = cell(plan, baseline).cloned().into_iter().collect();
+    builds::builds(&spec.alone(baseline), &its, krarup)
 }
 
 fn cell<'a>(plan: &'a Plan, baseline: &Baseline) -> Option<&'a PlannedCell> {
@@ -168,5 +186,57 @@ flags = ["--connections", "$clients"]
         let (before, after) = (searches(SPEC), searches(&SPEC.replace("700", "800")));
         assert_eq!(before[0], after[0]);
         assert_ne!(before[1], after[1]);
+    }
+
+    #[test]
+    fn a_search_is_known_by_the_builds_that_it_ran_and_not_by_those_of_other_cells() {
+        let searches = |proxies: &str| {
+            let factor = format!("[[factor]]\nname = \"proxy\"\nlevels = {proxies}\n[[factor]]");
+            let text = SPEC
+                .replace("levels = { clients = 2 }", "levels = { clients = 2, proxy = \"/bin/sh\" }")
+                .replace("station = \"clients\"", "station = \"middleware\"")
+                .replace("[[factor]]", &factor)
+                .replace(
+                    "[stations.clients]",
+                    "[stations.middleware]\ncommand = [\"$proxy\", \"{port}\"]\ncpu = 1\n[stations.clients]",
+                );
+            let spec = Spec::parse(&text, "spec.toml").unwrap();
+            let plan = Plan::of(&spec);
+            let search = |baseline: &Baseline| {
+                let ran = builds(&spec, &plan, baseline, Path::new("/bin/sh"));
+                (identity(&spec, &plan, baseline).unwrap(), ran)
+            };
+            let baselines = &spec.scale.as_ref().unwrap().baselines;
+            [search(baselines[0].get_ref()), search(baselines[1].get_ref())]
+        };
+        let [servers, middleware] = searches("[\"/bin/sh\"]");
+        let programs = |ran: &[(String, String)]| -> Vec<String> {
+            ran.iter().map(|(program, _)| program.clone()).collect()
+        };
+        assert_eq!(programs(&servers.1), ["krarup"]);
+        assert_eq!(programs(&middleware.1), ["/bin/sh", "krarup"]);
+        let with_another = searches("[\"/bin/ls\", \"/bin/sh\"]");
+        assert_eq!(with_another, [servers.clone(), middleware.clone()]);
+
+        let (search, ran) = middleware;
+        let reached = ReachedBaseline {
+            station: "middleware".into(),
+            levels: Vec::new(),
+            published: 700.0,
+            reached: 700.0,
+            share: 0.5,
+            within: None,
+            runs: Vec::new(),
+            disturbed: None,
+        };
+        let testbed = ScaledTestbed { by: 20.0, stations: Vec::new(), baselines: vec![reached] };
+        let (searches, builds) = (vec![search.clone()], vec![ran.clone()]);
+        let kept = KeptScale { testbed, machine: "this one".into(), searches, builds };
+        assert!(kept.found("this one", &search, &ran).is_some());
+        assert!(kept.found("another", &search, &ran).is_none());
+        assert!(kept.found("this one", &search, &servers.1).is_none());
+        // As an earlier version left it.
+        let kept = KeptScale { builds: Vec::new(), ..kept };
+        assert!(kept.found("this one", &search, &ran).is_none());
     }
 }

@@ -162,6 +162,28 @@ fn effects_and_contrasts() {
     near(covered(SAMPLES, 0.0, difference), 0.9, 0.03);
 }
 
+/// A machine whose state changes from one repetition to the next by four times what one run is off.
+#[test]
+fn effects_and_the_mean_of_repetitions_that_are_blocks() {
+    let design = |source: &mut Source| {
+        let blocks: Vec<f64> = source.normals(3).iter().map(|block| 4.0 * block).collect();
+        let cells = [1.0, 5.0, 2.0, 6.0]
+            .iter()
+            .map(|mean| blocks.iter().map(|block| mean + block + source.normal()).collect())
+            .collect();
+        TwoLevel::new(&["A", "B"], cells).unwrap()
+    };
+    let effect = |source: &mut Source| {
+        design(source).effects_in_blocks(0.9).unwrap().effect("A").unwrap().estimate.interval
+    };
+    near(covered(SAMPLES, 2.0, effect), 0.9, 0.03);
+    let mean = |source: &mut Source| design(source).effects_in_blocks(0.9).unwrap().mean.interval;
+    near(covered(SAMPLES, 3.5, mean), 0.9, 0.03);
+    // As if all runs were independent, it covers 58 of 100.
+    let mean = |source: &mut Source| design(source).effects(0.9).unwrap().mean.interval;
+    assert!(covered(SAMPLES, 3.5, mean) < 0.7);
+}
+
 #[test]
 fn powers_of_additive_designs() {
     let power = |source: &mut Source| {

@@ -247,6 +247,9 @@ pub(super) fn hint_of(error: &Error) -> String {
             "the broker's user owns its schema, which --schema names, and needs nothing else: CREATE SCHEMA NAME AUTHORIZATION USER".into()
         }
         Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => ConnectionFailure::Standby.hint(),
+        Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => {
+            "another session holds what the broker needs (pg_locks says which): start the broker again when that is over".into()
+        }
         _ => String::new(),
     }
 }

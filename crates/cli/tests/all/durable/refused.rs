@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::durable::cluster::Cluster;
-use crate::durable::shards::broker_with_admin;
+use crate::durable::shards::{admin, broker_with_admin};
 use crate::durable::{MODES, broker, full_disk, of_heads, say};
 use crate::support::peer::{Peer, asked};
 use crate::support::process::{Ended, Program, skipped};
@@ -220,15 +220,19 @@ pub(crate) fn a_broker_begins_whatever_time_statements_may_take(cluster: &Cluste
         ),
     );
     cluster.sql("postgres", &format!("ALTER DATABASE {name} SET statement_timeout = '1min'"));
-    let begin = ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--mode", mode];
-    let mut broker = Program::begin(&begin);
+    let begin = ["broker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", &store];
+    let mut broker = Program::begin(&[&begin[..], &["--mode", mode]].concat());
+    let admin = admin(&mut broker);
     broker.says_text("refuses to let this broker begin: too long; this broker goes on waiting");
     another_has_its_turn(cluster, &name, &mut broker);
+    cluster.sql(&name, &cancels("true").replace("too long", "too late"));
+    broker.says_text("refuses to let this broker begin: too late; this broker goes on waiting");
+    until("monitoring hears it", || asked(admin, "GET", "/ready").contains("this broker begin: too late"));
     // A lock is waited for as long as a statement may else take.
     cluster.sql(&name, &cancels(&format!("{TIMES} <> '0 1min'")));
     broker.says_text("the database refuses no longer");
     let begun = format!("{broker:?}");
-    assert!(begun.matches("the database refuses").count() == 2 && !begun.contains("out of reach"), "{begun}");
+    assert!(begun.matches("the database refuses").count() == 3 && !begun.contains("out of reach"), "{begun}");
     let broker = broker.listening();
     assert_eq!(cluster.sql(&name, "SELECT state = 0 OR ttr > 0 FROM krarup.message"), "t");
     // From then on its statements may take what those of others may.
@@ -242,7 +246,22 @@ pub(crate) fn a_broker_begins_whatever_time_statements_may_take(cluster: &Cluste
     if mode == "owned" {
         let shards = ["broker", "--listen", "127.0.0.1:0", "--store", &store, "--shards", "2"];
         assert!(Program::krarup(&shards).stop().success);
+        a_start_that_a_lock_ends_says_so(cluster, &name, &begin);
     }
+}
+
+/// The server answers, and the broker's user lacks no right.
+fn a_start_that_a_lock_ends_says_so(cluster: &Cluster, name: &str, begin: &[&str]) {
+    cluster.sql("postgres", &format!("ALTER DATABASE {name} SET lock_timeout = '10ms'"));
+    let mut holder = cluster.psql(name, "SELECT pg_advisory_lock(1802658162, 1), pg_sleep(600)");
+    let mut holder = holder.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let sleeps = "datname = current_database() AND wait_event = 'PgSleep'";
+    let sleeping = format!("SELECT count(*) FROM pg_stat_activity WHERE {sleeps}");
+    until("it is locked", || cluster.sql(name, &sleeping) == "1");
+    let ended = Program::begin(begin).ended();
+    assert!(ended.code == Some(1) && ended.errors.contains("hint: another session holds"), "{ended:?}");
+    assert_eq!(cluster.end_sleeping(name), "1");
+    assert!(!holder.wait().unwrap().success());
 }
 
 /// A broker that is refused meets one that owns the queues, which ends then.
