@@ -408,7 +408,7 @@ fn a_machine_that_cannot_be_used_is_refused_with_what_to_do() {
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
     let errors = refused(&SPEC.replace("cache =", &format!("krarup = \"{}\"\ncache =", other.display())));
     assert!(errors.contains("has krarup 0.0.9") && errors.contains("install the same version"), "{errors}");
-    assert!(machines.processes().is_empty());
+    until("all processes have ended", || machines.processes().is_empty());
 
     let plan = |text: &str| {
         let (spec, _) = machines.spec(text);
