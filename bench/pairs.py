@@ -4,7 +4,7 @@
     bench/pairs.py middlewares --krarup target/release/krarup --out pairs
 
 Each part is an experiment that comes with the program (crates/lab/specs), cut down to the cells that are compared. It needs root and a machine at rest; DIR/PART has the spec and the results, and the same command again measures
-what is missing. Printed are the ratios of throughputs within each repetition, their mean and its 95 % interval.
+what is missing. Printed is the geometric mean of the ratios of throughputs within each repetition, with its 95 % interval; pairs with a trial that others disturbed are left out.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 
-from intervals import interval
+from intervals import mean_and_half
 
 SPECS = pathlib.Path(__file__).resolve().parent.parent / "crates" / "lab" / "specs"
 
@@ -75,16 +75,19 @@ def trials(results):
         return [{**row, "throughput": float(row["throughput_per_s"])} for row in csv.DictReader(file)]
 
 
-def pairs(rows, factor, after, before, only):
-    """The throughputs of trials that differ in one factor alone, in the same repetition."""
-    rows = [row for row in rows if all(int(row[name]) in levels for name, levels in only.items())]
+def ratios(rows, factor, after, before, only):
+    """The logarithm of the ratio in each repetition, the mean over cells that are otherwise alike; and how many pairs these are."""
+    rows = [row for row in rows if row["disturbed"] == "no" and all(int(row[name]) in levels for name, levels in only.items())]
     varied = {"middlewares", "pool"} if factor == "middlewares" else {factor}
     names = [name for name in ("operation", "middlewares", "pool", "clients", "workers", "readers", "connections", "repetition") if name in rows[0] and name not in varied]
     sides = collections.defaultdict(dict)
     for row in rows:
         sides[tuple(row[name] for name in names)][int(row[factor])] = row["throughput"]
-    both = [side for side in sides.values() if after in side and before in side]
-    return [side[before] for side in both], [side[after] for side in both]
+    of_repetitions = collections.defaultdict(list)
+    for names, side in sides.items():
+        if after in side and before in side:
+            of_repetitions[names[-1]].append(math.log(side[after] / side[before]))
+    return [statistics.fmean(of_repetition) for of_repetition in of_repetitions.values()], sum(map(len, of_repetitions.values()))
 
 
 def spread(rows):
@@ -113,10 +116,11 @@ def main():
         sys.exit(f"error: krarup run ended with {ended.returncode}\n  hint: the same command goes on where it stopped")
     rows = trials(folder / "results")
     for factor, after, before, only in asked:
-        sides = pairs(rows, factor, after, before, only)
-        middle, low, high = interval(*sides)
+        logarithms, pairs = ratios(rows, factor, after, before, only)
+        middle, half = mean_and_half(logarithms)
+        middle, low, high = (math.exp(value) for value in (middle, middle - half, middle + half))
         of = "".join(f", {name} {' and '.join(map(str, sorted(levels)))}" for name, levels in only.items())
-        print(f"{factor} {after} over {before}{of}: {middle:.3f} ({low:.3f} to {high:.3f}), {len(sides[0])} pairs")
+        print(f"{factor} {after} over {before}{of}: {middle:.3f} ({low:.3f} to {high:.3f}), {pairs} pairs in {len(logarithms)} repetitions")
     if args.part == "workers":
         for cell, deviation in sorted(spread(rows).items()):
             print("{} workers, {} connections of each client:".format(*cell), f"trials scatter by {deviation:.3f}")

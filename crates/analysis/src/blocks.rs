@@ -26,7 +26,7 @@ pub(crate) fn common<'a>(cells: &[&'a Cell]) -> Vec<Vec<&'a Repetition>> {
 }
 
 /// The mean of one figure of each cell over these runs. Where fewer than two repetitions are
-/// common, over all runs of each.
+/// common, or one cell has a single run, over all runs of each.
 pub(crate) fn means(cells: &[&Cell], of: impl Fn(&Repetition) -> f64) -> Vec<f64> {
     let common = common(cells);
     let is_enough = common.iter().all(|runs| runs.len() > 1);

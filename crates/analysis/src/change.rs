@@ -105,7 +105,7 @@ pub struct MeasureChange {
     /// On the side that is compared.
     pub other: Quantity,
     /// other − base, with Welch's interval at 95 %; of two cells of one directory over the
-    /// repetitions that both have.
+    /// repetitions that both have, over all runs where these are fewer than two.
     pub difference: f64,
     /// Where the true difference may lie.
     pub difference_interval: Option<Interval>,
@@ -115,6 +115,9 @@ pub struct MeasureChange {
     pub ratio_interval: Option<Interval>,
     /// What may be said.
     pub verdict: Conclusion,
+    /// Runs of both that are compared, where these are not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared: Option<u64>,
 }
 
 impl MeasureChange {
@@ -230,12 +233,18 @@ pub(crate) fn tested_in_common(measure: Measure, base: &Cell, other: &Cell) -> (
     let of = |side: usize| -> Vec<f64> { common[side].iter().map(|run| measure.of_run(run)).collect() };
     let samples = [of(0), of(1)];
     let sides = [measure.of_cell(base), measure.of_cell(other)];
+    // One pair alone says less than all runs do.
+    let is_part = samples.iter().all(|sample| sample.len() > 1);
     let mean = |side: usize, cell: &Cell| {
         let is_all = samples[side].len() == cell.repetitions.len();
-        let mean = Summary::of(&samples[side]).ok().filter(|_| !is_all).map(|summary| summary.mean);
-        mean.unwrap_or(sides[side].value)
+        let mean = Summary::of(&samples[side]).ok().filter(|_| is_part && !is_all);
+        mean.map_or(sides[side].value, |summary| summary.mean)
     };
-    concluded(measure, sides, [mean(0, base), mean(1, other)], &samples, None)
+    let (mut change, p_value) = concluded(measure, sides, [mean(0, base), mean(1, other)], &samples, None);
+    let all = base.repetitions.len() + other.repetitions.len();
+    let compared = samples[0].len() + samples[1].len();
+    change.compared = (is_part && compared < all).then_some(compared as u64);
+    (change, p_value)
 }
 
 /// What these runs of two cells, with these means, say of them.
@@ -286,6 +295,7 @@ fn concluded(
         ratio: ratio.is_finite().then_some(ratio),
         ratio_interval: of_logarithms.and_then(|one| one.0.map(f64::exp).ok()),
         verdict,
+        compared: None,
     };
     (change, p_value)
 }

@@ -125,7 +125,7 @@ mod tests {
         let slower = [9_600.0, 10_400.0, 10_100.0, 8_000.0, 8_100.0, 7_900.0, 8_000.0, 8_200.0];
         let found = beside(&[10_000.0, 10_100.0, 9_900.0], &slower);
         let throughput = &found.changes[0];
-        assert_eq!(throughput.verdict, Conclusion::NoConclusion);
+        assert_eq!((throughput.verdict, throughput.compared), (Conclusion::NoConclusion, Some(6)));
         assert!((throughput.ratio.unwrap() - 1.0033).abs() < 1e-4, "{throughput:?}");
         // Of a single run there is no test.
         assert_eq!(beside(&[10_000.0], &slower).changes[0].verdict, Conclusion::TooFewRuns);

@@ -47,8 +47,7 @@ pub struct Verdict {
     pub missing: Vec<u32>,
 }
 
-/// A cell that is not known well enough to conclude anything from it, beside the others in the same
-/// repetitions neither.
+/// A cell that is not known well enough to conclude anything from it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unsure {
     /// Its clients.
@@ -115,7 +114,8 @@ pub enum Saturation {
     },
     /// The rate still grew at the most clients tried.
     NotReached {
-        /// By which share, from the cell before, in the repetitions that both have.
+        /// By which share, from the cell before, in the repetitions that all known cells have; in
+        /// all runs where these are fewer than two.
         growth: f64,
         /// Whether the runs tell that from none; true where there are too few of them for a test.
         #[serde(default = "is_shown")]

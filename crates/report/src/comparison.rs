@@ -75,7 +75,7 @@ pub fn overall(comparison: &Comparison) -> Table {
         title: "Geometric mean of the cells' ratios".into(),
         caption: format!(
             "{} divided by {}; cells are paired, each weighs the same. The interval is Student's at 95 %, over the logarithms of the \
-             cells' ratios, with the spread of the anchor's runs where both have one: it tells how far these cells agree, and nothing about others.",
+             cells' ratios, with the spread of the anchor's means from repetition to repetition where both have one: it tells how far these cells agree, and nothing about others.",
             comparison.other, comparison.base
         ),
         columns: vec![
@@ -345,6 +345,7 @@ mod tests {
             ratio: Some(1.5),
             ratio_interval: Some(Interval { low: 1.05, high: 2.14, level: 0.95 }),
             verdict: Conclusion::Better,
+            compared: None,
         }
     }
 

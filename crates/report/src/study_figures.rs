@@ -74,7 +74,7 @@ pub(crate) fn configurations(results: &Results) -> Option<Table> {
 pub(crate) fn relative(results: &Results) -> Option<Block> {
     let in_numbers = |change: &MeasureChange| -> TableValue {
         let interval = change.ratio_interval.map(|interval| (interval.low - 1.0, interval.high - 1.0));
-        let n = change.base.n + change.other.n;
+        let n = change.compared.unwrap_or(change.base.n + change.other.n);
         change.ratio.map(|ratio| EstimateCell { value: ratio - 1.0, interval, n }).into()
     };
     (!results.relative.is_empty()).then(|| {
@@ -402,7 +402,7 @@ fn effects_table(study: &Study) -> Table {
         "Effects are taken within repetitions, since the runs of one meet the machine in the same state. What repetitions differ by stands beside the error, \
          and is in the interval of the mean alone."
     } else {
-        "The cells have fewer than two repetitions in common, so that all runs are taken to be independent: what repetitions differ by is in the error."
+        "The cells have fewer than two repetitions that are known to be common, so that all runs are taken to be independent: what repetitions differ by is in the error."
     };
     let meaning = if multiplied {
         format!(

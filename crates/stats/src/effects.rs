@@ -124,7 +124,7 @@ pub struct Effects {
     pub error_share: f64,
     /// Degrees of freedom of the error, 2^k (r − 1); in blocks (2^k − 1)(r − 1).
     pub degrees: f64,
-    /// s_e = √(SSE / degrees), the standard deviation of one measurement.
+    /// s_e = √(SSE / degrees), the standard deviation of one measurement; in blocks within its own.
     pub error_sd: f64,
 }
 
