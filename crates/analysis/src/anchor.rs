@@ -3,9 +3,10 @@
 //!
 //! Runs of one configuration that disagree were not made on one system, whatever their names say.
 //! What was measured beside an anchor that disagrees with most others is left out of every
-//! estimate; nothing is averaged over the difference. Of how much sessions differ all its blocks are
-//! evidence ([`crate::compare`]). Its runs in one block share the state of the machine: what chance
-//! explains is judged by the blocks' means, and more runs within a block are no more evidence.
+//! estimate; nothing is averaged over the difference. Of how much sessions differ all its blocks
+//! are evidence ([`crate::compare`]). Its runs in one block share the state of the machine: what
+//! chance explains is judged by the blocks' means, and more runs within a block are no more
+//! evidence.
 
 use std::collections::BTreeMap;
 
