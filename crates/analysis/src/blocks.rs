@@ -2,27 +2,38 @@
 //! changes meets all cells alike. Where some were run more often than others, only the repetitions
 //! that all of them have say how they differ.
 
+use std::collections::BTreeSet;
+
 use krarup_stats::Summary;
 
 use crate::cell::{Cell, Repetition};
 
-/// Whether each run says by its number which repetition it belongs to.
-fn are_numbered(cell: &Cell) -> bool {
-    let mut numbers: Vec<u32> = cell.repetitions.iter().map(|run| run.repetition).collect();
-    numbers.sort_unstable();
-    numbers.windows(2).all(|pair| pair[0] < pair[1])
+/// In which repetition each run of a cell was made; none where two have the same, as in what
+/// earlier builds wrote, which knew no numbers.
+pub(crate) fn numbers(cell: &Cell) -> Option<Vec<u32>> {
+    let numbers: Vec<u32> = cell.repetitions.iter().map(|run| run.repetition).collect();
+    let distinct: BTreeSet<&u32> = numbers.iter().collect();
+    (distinct.len() == numbers.len()).then_some(numbers)
 }
 
-fn has(cell: &Cell, repetition: u32) -> bool {
-    cell.repetitions.iter().any(|run| run.repetition == repetition)
+/// For each of these cells its runs in the repetitions that all of them have, in one order; none
+/// where the numbers of a cell are not known.
+pub(crate) fn aligned<'a>(cells: &[&'a Cell]) -> Option<Vec<Vec<&'a Repetition>>> {
+    let numbers = cells.iter().map(|cell| Some(numbers(cell)?.into_iter().collect()));
+    let numbers = numbers.collect::<Option<Vec<BTreeSet<u32>>>>()?;
+    let common = numbers.into_iter().reduce(|one, other| &one & &other)?;
+    let of_cell = |cell: &&'a Cell| {
+        let run = |number: &u32| cell.repetitions.iter().find(|run| run.repetition == *number);
+        common.iter().filter_map(run).collect()
+    };
+    Some(cells.iter().map(of_cell).collect())
 }
 
-/// For each of these cells its runs in the repetitions that all of them have; all its runs where
-/// their numbers are not known, or one cell has a single run.
+/// The same; all runs of each where their numbers are not known, or one cell has a single run.
 pub(crate) fn common<'a>(cells: &[&'a Cell]) -> Vec<Vec<&'a Repetition>> {
-    let compared = cells.iter().all(|cell| cell.repetitions.len() > 1 && are_numbered(cell));
-    let is_common = |run: &&Repetition| !compared || cells.iter().all(|cell| has(cell, run.repetition));
-    cells.iter().map(|cell| cell.repetitions.iter().filter(is_common).collect()).collect()
+    let are_compared = cells.iter().all(|cell| cell.repetitions.len() > 1);
+    let aligned = aligned(cells).filter(|_| are_compared);
+    aligned.unwrap_or_else(|| cells.iter().map(|cell| cell.repetitions.iter().collect()).collect())
 }
 
 /// The mean of one figure of each cell over these runs. Where fewer than two repetitions are

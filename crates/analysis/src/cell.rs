@@ -203,7 +203,7 @@ pub struct RunWindows {
 
 impl Cell {
     /// The level of a factor; none where the experiment does not have it.
-    pub(crate) fn level(&self, factor: &str) -> Option<&str> {
+    pub fn level(&self, factor: &str) -> Option<&str> {
         self.factors.iter().find(|(name, _)| name == factor).map(|(_, level)| level.as_str())
     }
 }

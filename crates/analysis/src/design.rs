@@ -9,7 +9,6 @@
 //! A repetition is a block in which every cell comes once: what its runs have in common is the
 //! machine's, and no error of an effect.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use krarup_stats::effects::Effects;
@@ -19,6 +18,7 @@ use krarup_stats::{Summary, USUAL_LEVEL};
 use krarup_units::text;
 use serde::{Deserialize, Serialize};
 
+use crate::blocks;
 use crate::cell::{Cell, Repetition};
 use crate::change::Measure;
 
@@ -200,19 +200,9 @@ impl<'a> StudiedRuns<'a> {
     /// Those of the repetitions that all cells have. Where these are fewer than two, the first ones
     /// of each cell; none where one has a single run.
     fn of(cells: &[&'a Cell]) -> Option<Self> {
-        let runs_in = |number: u32| -> Option<Vec<&'a Repetition>> {
-            let of_cell = |cell: &&'a Cell| {
-                let mut runs = cell.repetitions.iter().filter(|run| run.repetition == number);
-                // Without their numbers all runs are of one.
-                runs.next().filter(|_| runs.next().is_none())
-            };
-            cells.iter().map(of_cell).collect()
-        };
-        let numbers: BTreeSet<u32> = cells.first()?.repetitions.iter().map(|run| run.repetition).collect();
-        let blocks: Vec<Vec<&Repetition>> = numbers.into_iter().filter_map(runs_in).collect();
-        if blocks.len() >= 2 {
-            let of_cell = |cell: usize| blocks.iter().map(|block| block[cell]).collect();
-            return Some(Self { of_cells: (0..cells.len()).map(of_cell).collect(), in_blocks: true });
+        let aligned = blocks::aligned(cells);
+        if let Some(of_cells) = aligned.filter(|cells| cells.iter().all(|runs| runs.len() > 1)) {
+            return Some(Self { of_cells, in_blocks: true });
         }
         let fewest = cells.iter().map(|cell| cell.repetitions.len()).min()?;
         let first = |cell: &&'a Cell| cell.repetitions[..fewest].iter().collect();
@@ -223,8 +213,7 @@ impl<'a> StudiedRuns<'a> {
 fn study(cells: &[&Cell], part: &PartLevels, factors: &[Factor], measure: Measure) -> Option<Study> {
     let runs = StudiedRuns::of(cells)?;
     let high = |cell: &Cell| -> Option<Vec<bool>> {
-        let level = |name: &str| cell.factors.iter().find(|(known, _)| known == name).map(|(_, level)| level);
-        factors.iter().map(|(name, levels)| Some(*level(name)? == levels[1])).collect()
+        factors.iter().map(|(name, levels)| Some(cell.level(name)? == levels[1])).collect()
     };
     let mut observations = Vec::new();
     for (cell, of_cell) in cells.iter().zip(&runs.of_cells) {

@@ -23,7 +23,7 @@
 //! others are alike to the digits that were kept of them, and a difference may be off by one step
 //! of these: that is the interval.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -31,6 +31,7 @@ use krarup_stats::{Interval, Summary};
 use krarup_units::Mistake;
 use serde::{Deserialize, Serialize};
 
+use crate::blocks;
 use crate::cell::Cell;
 use crate::change::{Measure, Sessions, error_of_sum};
 use crate::pairs::pairs;
@@ -367,14 +368,6 @@ fn more(distance: f64, scatter: &Scatter, levels: RegressionLevels) -> MoreRepet
 /// The names of what two directories of results are compared by.
 pub const MEASURES: [&str; 3] = ["throughput", "response", "p99"];
 
-/// In which repetition each run of a cell was made; none where two have the same, as in what
-/// earlier builds wrote, which knew no numbers.
-fn repetitions(cell: &Cell) -> Option<Vec<u32>> {
-    let numbers: Vec<u32> = cell.repetitions.iter().map(|run| run.repetition).collect();
-    let distinct: BTreeSet<&u32> = numbers.iter().collect();
-    (distinct.len() == numbers.len()).then_some(numbers)
-}
-
 /// What two directories of results say of each limit.
 ///
 /// # Errors
@@ -396,7 +389,7 @@ pub fn judge_results(
         let of_runs = |(before, after)| RunPair {
             base: runs(before),
             other: runs(after),
-            repetitions: repetitions(before).zip(repetitions(after)).map(|(base, other)| [base, other]),
+            repetitions: blocks::numbers(before).zip(blocks::numbers(after)).map(<[_; 2]>::from),
         };
         let pairs: Vec<RunPair> = cells.iter().copied().map(of_runs).collect();
         for ((cell, _), pair) in cells.iter().zip(&pairs) {

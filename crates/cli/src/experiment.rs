@@ -470,7 +470,8 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     // Nothing of an earlier machine or program is in results that begin now.
     let begins = there.kept == 0 || !out.join(ENVIRONMENT).is_file();
     let mut here = trials::system(&kind, &starter, spec);
-    here.versions.extend(build_versions(records, &krarup));
+    let builds = builds(spec, &plan, &krarup);
+    here.versions.extend(build_versions(&builds));
     same_system(&store, begins, &there.systems, &here, manner.yes)?;
     let started = now();
     let seal = sheet::seal(guesses, spec, &store, timestamp(started as u64), unwritable)?;
@@ -480,7 +481,7 @@ pub(crate) fn carry_out(source: &SpecSource, out: &Path, manner: &RunManner) -> 
     if !may_differ {
         keep_plan()?;
     }
-    let shares = reach_baselines(records, &mut starter, (&there.systems, manner.yes), &stop)?;
+    let shares = reach_baselines(records, &mut starter, &builds, (&there.systems, manner.yes), &stop)?;
     if may_differ {
         keep_plan()?;
     }
@@ -549,6 +550,7 @@ fn starter(spec: &Spec, (krarup, hosts): (PathBuf, Hosts), store: &ResultsDirect
 fn reach_baselines(
     records: RecordedExperiment<'_>,
     starter: &mut Starter,
+    builds: &[(String, String)],
     (systems, yes): (&[TrialSystem], bool),
     stop: &Stop,
 ) -> Result<BTreeMap<String, f64>, Failure> {
@@ -559,7 +561,7 @@ fn reach_baselines(
     let machine = format!("{}, {} processors, {}", here.cpu, here.cores, here.kernel);
     let search = |baseline| {
         let search = baselines::identity(spec, plan, baseline).expect("its cell was checked to be there");
-        (search, baselines::builds(spec, plan, baseline, &starter.krarup))
+        (search, baselines::builds((spec, plan), baseline, &starter.krarup, builds))
     };
     let searches: Vec<_> = scale.baselines.iter().map(|baseline| search(baseline.get_ref())).collect();
     let mut found: Vec<Option<ReachedBaseline>> = searches
@@ -601,9 +603,8 @@ fn reach_baselines(
 }
 
 /// The builds that an experiment runs, as they stand among versions.
-fn build_versions(records: RecordedExperiment<'_>, krarup: &Path) -> Vec<(String, String)> {
-    let found = builds(records.spec, records.plan, krarup).into_iter();
-    found.map(|(program, build)| (program + BUILD, build)).collect()
+fn build_versions(builds: &[(String, String)]) -> Vec<(String, String)> {
+    builds.iter().map(|(program, build)| (format!("{program}{BUILD}"), build.clone())).collect()
 }
 
 /// Says which builds are others now than those before the first trial, which all trials name:
@@ -612,7 +613,7 @@ fn say_other_builds(records: RecordedExperiment<'_>, before: &Environment, kraru
     if records.spec.testbed.is_elsewhere() {
         return;
     }
-    let now = build_versions(records, krarup);
+    let now = build_versions(&builds(records.spec, records.plan, krarup));
     let others = now.iter().filter(|one| !before.versions.contains(one));
     let others: Vec<&str> = others.map(|(name, _)| name.as_str()).collect();
     if !others.is_empty() {

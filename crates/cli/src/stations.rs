@@ -2,13 +2,12 @@
 //! It is cheaper to find out before the first trial than in each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use krarup_lab::plan::{Plan, PlannedCell};
 use krarup_lab::spec::{Program, Spec, StationSpec};
+use krarup_lab::testbed::builds::executable;
 use krarup_lab::testbed::probe::{memcached, nutcracker, postgres_programs};
 use krarup_lab::testbed::twemproxy;
 use krarup_store::postgres::Database;
@@ -161,16 +160,7 @@ fn command(cell: &PlannedCell, station: &StationSpec) -> Result<(), Failure> {
     let words = cell.render(&station.command);
     // A word in braces is filled in later.
     let Some(program) = words.first().filter(|word| !word.contains('{')) else { return Ok(()) };
-    let can_be_run = |path: &Path| {
-        path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = if program.contains('/') {
-        can_be_run(Path::new(program))
-    } else {
-        std::env::split_paths(&path).any(|folder| can_be_run(&folder.join(program)))
-    };
-    if is_there {
+    if executable(program).is_some() {
         Ok(())
     } else {
         Err(Failure::usage(format!("there is no program `{program}` that can be run"))

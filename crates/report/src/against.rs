@@ -33,7 +33,7 @@ pub(crate) fn against(results: &Results) -> Against<'_> {
         Some((factor, levels)) => {
             let axis = Axis::words(&factor, levels.clone());
             along(results, &factor, axis, |cell, name| {
-                let own = level(cell, name)?;
+                let own = cell.level(name)?;
                 levels.iter().position(|level| level == own).map(|place| place as f64)
             })
         }
@@ -48,7 +48,7 @@ fn factor_of_words(results: &Results) -> Option<(String, Vec<String>)> {
     let mut varying: Vec<(String, Vec<String>)> = Vec::new();
     for (name, _) in &first.factors {
         let mut levels: Vec<String> = Vec::new();
-        for own in results.cells.iter().filter_map(|cell| level(cell, name)) {
+        for own in results.cells.iter().filter_map(|cell| cell.level(name)) {
             if !levels.iter().any(|known| known == own) {
                 levels.push(own.to_owned());
             }
@@ -87,7 +87,7 @@ fn along<'a>(
     for cell in &results.cells {
         let Some(x) = place(cell, factor) else { continue };
         let varying = |name: &str| {
-            name != factor && results.cells.iter().any(|other| level(other, name) != level(cell, name))
+            name != factor && results.cells.iter().any(|other| other.level(name) != cell.level(name))
         };
         let is_of_another = |name: &str, level: &str| {
             let of_another =
@@ -183,13 +183,8 @@ impl Against<'_> {
     }
 }
 
-/// The level of a factor in a cell.
-pub(crate) fn level<'a>(cell: &'a Cell, name: &str) -> Option<&'a str> {
-    cell.factors.iter().find(|(known, _)| known == name).map(|(_, level)| level.as_str())
-}
-
 fn number(cell: &Cell, name: &str) -> Option<f64> {
-    level(cell, name)?.parse().ok()
+    cell.level(name)?.parse().ok()
 }
 
 /// Factors with several levels, all of them numbers, that neither are the number of clients nor
@@ -211,7 +206,7 @@ pub(crate) fn factors_of_numbers(results: &Results) -> Vec<String> {
 
 /// How many levels a factor has in these results.
 pub(crate) fn levels_of(results: &Results, name: &str) -> usize {
-    let mut levels: Vec<&str> = results.cells.iter().filter_map(|cell| level(cell, name)).collect();
+    let mut levels: Vec<&str> = results.cells.iter().filter_map(|cell| cell.level(name)).collect();
     levels.sort_unstable();
     levels.dedup();
     levels.len()

@@ -196,8 +196,7 @@ fn figure(factor: &str, number: usize, label: &str, cells: &[&Cell]) -> Figure {
             n: cell.repetitions.len() as u64,
         })
     };
-    let x =
-        |cell: &Cell| level(&cell.factors, factor).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+    let x = |cell: &Cell| cell.level(factor).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
     let mut ordered: Vec<&Cell> = cells.to_vec();
     ordered.sort_by(|one, two| x(one).total_cmp(&x(two)));
     let line = |name: String, index: usize, of: &dyn Fn(&Cell) -> Option<EstimateCell>| LineSeries {

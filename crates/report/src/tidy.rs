@@ -7,7 +7,6 @@ use krarup_record::watch::Watch;
 use krarup_record::{quantities, stamps};
 use krarup_units::Unit;
 
-use crate::against::level;
 use crate::csv;
 use crate::document::{Column, Table, TableValue};
 use crate::estimates::measured;
@@ -54,7 +53,7 @@ fn distinct(mut columns: Vec<Column>, factors: usize) -> Vec<Column> {
 
 /// The levels of a cell, as they are written in the spec, and its population.
 fn levels(results: &Results, cell: &Cell) -> Vec<TableValue> {
-    let of = |name: &str| level(cell, name).map_or(TableValue::Missing, TableValue::from);
+    let of = |name: &str| cell.level(name).map_or(TableValue::Missing, TableValue::from);
     let mut values: Vec<TableValue> = factors(results).into_iter().map(of).collect();
     if values.is_empty() {
         values.push(cell.levels.workload.as_str().into());

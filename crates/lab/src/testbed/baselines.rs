@@ -57,12 +57,18 @@ pub fn identity(spec: &Spec, plan: &Plan, baseline: &Baseline) -> Option<Identit
     Some(Identity::of(&spec.alone(baseline), cell(plan, baseline)?))
 }
 
-/// The builds of the programs that the search for one share runs: what other cells run changes
+/// Those of the plan's builds that the search for one share runs: what other cells run changes
 /// nothing that it finds.
-pub fn builds(spec: &Spec, plan: &Plan, baseline: &Baseline, krarup: &Path) -> Vec<(String, String)> {
+pub fn builds(
+    (spec, plan): (&Spec, &Plan),
+    baseline: &Baseline,
+    krarup: &Path,
+    all: &[(String, String)],
+) -> Vec<(String, String)> {
     let mut its = plan.clone();
     its.cells = cell(plan, baseline).cloned().into_iter().collect();
-    builds::builds(&spec.alone(baseline), &its, krarup)
+    let programs = builds::programs(&spec.alone(baseline), &its, krarup);
+    all.iter().filter(|(program, _)| programs.contains_key(program)).cloned().collect()
 }
 
 fn cell<'a>(plan: &'a Plan, baseline: &Baseline) -> Option<&'a PlannedCell> {
@@ -201,9 +207,10 @@ flags = ["--connections", "$clients"]
                     "[stations.middleware]\ncommand = [\"$proxy\", \"{port}\"]\ncpu = 1\n[stations.clients]",
                 );
             let spec = Spec::parse(&text, "spec.toml").unwrap();
-            let plan = Plan::of(&spec);
+            let (plan, krarup) = (Plan::of(&spec), Path::new("/bin/sh"));
+            let all = builds::builds(&spec, &plan, krarup);
             let search = |baseline: &Baseline| {
-                let ran = builds(&spec, &plan, baseline, Path::new("/bin/sh"));
+                let ran = builds((&spec, &plan), baseline, krarup, &all);
                 (identity(&spec, &plan, baseline).unwrap(), ran)
             };
             let baselines = &spec.scale.as_ref().unwrap().baselines;

@@ -1,7 +1,7 @@
 //! Which builds of programs an experiment runs: what a program says its version is does not tell
 //! one build from the next, and its bytes do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -20,12 +20,20 @@ const DIGITS: usize = 16;
 /// each by the word that names it. Of what other machines have installed nothing is known, nor of a
 /// file that cannot be read.
 pub fn builds(spec: &Spec, plan: &Plan, krarup: &Path) -> Vec<(String, String)> {
-    let mut programs = BTreeMap::new();
-    if !spec.testbed.is_elsewhere() {
-        for cell in &plan.cells {
-            programs.extend(spec.stations().flat_map(|(_, station)| others(station, cell)));
-        }
-    }
+    let build = |(name, path): (String, PathBuf)| {
+        let hash = hash(&path).ok()?;
+        Some((name, hash[..DIGITS].to_owned()))
+    };
+    programs(spec, plan, krarup).into_iter().filter_map(build).collect()
+}
+
+/// Those programs, each with its file.
+pub(super) fn programs(spec: &Spec, plan: &Plan, krarup: &Path) -> BTreeMap<String, PathBuf> {
+    let cells = plan.cells.iter().filter(|_| !spec.testbed.is_elsewhere());
+    // Most cells are started with the same words.
+    let lines: BTreeSet<Vec<String>> =
+        cells.flat_map(|cell| spec.stations().map(|(_, station)| words(station, cell))).collect();
+    let mut programs: BTreeMap<String, PathBuf> = lines.into_iter().flat_map(others).collect();
     let runs_ours = match spec.testbed {
         Testbed::Local | Testbed::Netns => true,
         // It is brought there, unless the spec names one that is there.
@@ -35,27 +43,27 @@ pub fn builds(spec: &Spec, plan: &Plan, krarup: &Path) -> Vec<(String, String)> 
     if runs_ours {
         programs.insert("krarup".to_owned(), krarup.to_owned());
     }
-    let build = |(name, path): (String, PathBuf)| {
-        let hash = hash(&path).ok()?;
-        Some((name, hash[..DIGITS].to_owned()))
-    };
-    programs.into_iter().filter_map(build).collect()
+    programs
 }
 
 /// Programs that start the one that is named behind them.
 const STARTERS: [&str; 9] =
     ["chrt", "env", "ionice", "nice", "numactl", "stdbuf", "sudo", "taskset", "timeout"];
 
-/// The programs of others that a station of a cell is started with, by the words that name them.
-/// Behind the program a word without a folder is none, be it called as one.
-fn others(station: &StationSpec, cell: &PlannedCell) -> Vec<(String, PathBuf)> {
-    let words = match station.program {
+/// What a station of a cell is started with, where that is a program of others.
+fn words(station: &StationSpec, cell: &PlannedCell) -> Vec<String> {
+    match station.program {
         None => cell.render(&station.command),
         Some(Program::Memcached | Program::Auto) => vec!["memcached".to_owned()],
         Some(Program::Twemproxy) => vec![twemproxy::PROGRAM.to_owned()],
         // PostgreSQL is many programs of one version; the others are ours.
         Some(_) => Vec::new(),
-    };
+    }
+}
+
+/// The programs in a line of words, by the words that name them. Behind the program a word without
+/// a folder is none, be it called as one.
+fn others(words: Vec<String>) -> Vec<(String, PathBuf)> {
     let mut is_due = true;
     let program = |word: String| {
         let path = executable(&word).filter(|_| is_due || word.contains('/'))?;
@@ -66,7 +74,7 @@ fn others(station: &StationSpec, cell: &PlannedCell) -> Vec<(String, PathBuf)> {
 }
 
 /// The file that is run by this word; none where it is none.
-fn executable(word: &str) -> Option<PathBuf> {
+pub fn executable(word: &str) -> Option<PathBuf> {
     let can_be_run = |path: &PathBuf| {
         path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };

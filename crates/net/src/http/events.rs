@@ -37,16 +37,19 @@ struct EventState {
 /// How many listen, or load a page.
 #[derive(Debug, Default)]
 struct ListenerCount {
-    listening: usize,
-    loading: usize,
-    /// When the last listener left.
-    left: Option<Instant>,
-    /// When the last load ended.
-    loaded: Option<Instant>,
+    listeners: UnderWay,
+    loads: UnderWay,
     /// How long an absence ends the waiting, once that has begun.
     absence: Option<Duration>,
     /// That it is not waited for any more.
     released: bool,
+}
+
+/// How many of a kind are under way, and when the last one ended.
+#[derive(Debug, Default)]
+struct UnderWay {
+    now: usize,
+    ended: Option<Instant>,
 }
 
 impl HttpEvents {
@@ -67,8 +70,8 @@ impl HttpEvents {
 
     /// Waits until a browser listens; false where [`Self::until_left`] would end before.
     pub fn until_listened(&self, absence: Duration) -> bool {
-        let count = self.wait(absence, |count| count.listening > 0);
-        count.listening > 0 && !count.released
+        let count = self.wait(absence, |count| count.listeners.now > 0);
+        count.listeners.now > 0 && !count.released
     }
 
     /// Waits until no browser has listened, or loaded a page, for `absence`, or [`Self::release`]
@@ -87,9 +90,10 @@ impl HttpEvents {
         let mut count = self.0.count();
         count.absence = Some(absence);
         while !count.released && !holds(&count) {
-            let gone = count.left.max(count.loaded).map_or(absence, |last| last.elapsed());
+            let last = count.listeners.ended.max(count.loads.ended);
+            let gone = last.map_or(absence, |last| last.elapsed());
             let changed = &self.0.changed;
-            count = if count.listening + count.loading > 0 {
+            count = if count.listeners.now + count.loads.now > 0 {
                 changed.wait(count).unwrap_or_else(PoisonError::into_inner)
             } else if gone < absence {
                 let waited = changed.wait_timeout(count, absence - gone);
@@ -114,9 +118,8 @@ impl HttpEvents {
     pub(super) fn listen(&self) -> EventListener {
         let mut newest = self.0.newest.subscribe();
         newest.mark_changed();
-        self.0.count().listening += 1;
+        let counted = self.count_in(&mut self.0.count(), |count| &mut count.listeners);
         self.0.changed.notify_all();
-        let counted = CountedListener(Arc::clone(&self.0));
         let begin = ListenerPlace { newest, first: true, _counted: counted };
         EventListener(Box::pin(unfold(begin, next)))
     }
@@ -124,16 +127,21 @@ impl HttpEvents {
     /// Counts what begins to be loaded: a page listens once the whole of it is there. None where
     /// the waiting has begun and no listener is there or has just left: it is no page that is
     /// loaded again, and a probe would hold the waiting for ever.
-    pub(super) fn load(&self) -> Option<CountedLoad> {
+    pub(super) fn load(&self) -> Option<Counted> {
         let mut count = self.0.count();
         if let Some(absence) = count.absence {
-            let has_just_left = count.left.is_some_and(|left| left.elapsed() < absence);
-            if count.listening == 0 && !has_just_left {
+            let has_just_left = count.listeners.ended.is_some_and(|left| left.elapsed() < absence);
+            if count.listeners.now == 0 && !has_just_left {
                 return None;
             }
         }
-        count.loading += 1;
-        Some(CountedLoad(Arc::clone(&self.0)))
+        Some(self.count_in(&mut count, |count| &mut count.loads))
+    }
+
+    /// Counts one more of a kind.
+    fn count_in(&self, count: &mut ListenerCount, of: KindOf) -> Counted {
+        of(count).now += 1;
+        Counted(Arc::clone(&self.0), of)
     }
 }
 
@@ -143,27 +151,16 @@ impl EventState {
     }
 }
 
-/// Is counted until it is dropped, with the connection.
-struct CountedListener(Arc<EventState>);
+type KindOf = fn(&mut ListenerCount) -> &mut UnderWay;
 
-impl Drop for CountedListener {
+/// Is counted among its kind until it is dropped, with the connection.
+pub(super) struct Counted(Arc<EventState>, KindOf);
+
+impl Drop for Counted {
     fn drop(&mut self) {
         let mut count = self.0.count();
-        count.listening -= 1;
-        count.left = Some(Instant::now());
-        drop(count);
-        self.0.changed.notify_all();
-    }
-}
-
-/// Likewise.
-pub(super) struct CountedLoad(Arc<EventState>);
-
-impl Drop for CountedLoad {
-    fn drop(&mut self) {
-        let mut count = self.0.count();
-        count.loading -= 1;
-        count.loaded = Some(Instant::now());
+        let kind = (self.1)(&mut count);
+        *kind = UnderWay { now: kind.now - 1, ended: Some(Instant::now()) };
         drop(count);
         self.0.changed.notify_all();
     }
@@ -182,7 +179,7 @@ impl EventListener {
 struct ListenerPlace {
     newest: watch::Receiver<String>,
     first: bool,
-    _counted: CountedListener,
+    _counted: Counted,
 }
 
 /// What is sent next: the state when it has changed, or a comment.
@@ -246,7 +243,7 @@ mod tests {
     /// How many listen, and how many loads are waited for.
     fn counts(events: &HttpEvents) -> (usize, usize) {
         let count = events.0.count();
-        (count.listening, count.loading)
+        (count.listeners.now, count.loads.now)
     }
 
     /// The data of the next event.
