@@ -210,6 +210,16 @@ impl Clients {
         })
     }
 
+    /// Whether a request of it before this one, whose reply has not been put into `out`, changes
+    /// the key of this one.
+    pub(crate) fn awaits_change(&self, id: ClientId, number: RequestId, requests: &Requests) -> bool {
+        let key = requests[number].visit.key;
+        let next = |&number: &RequestId| requests[number].next;
+        std::iter::successors(self.all[id].next_to_render, next)
+            .take_while(|&before| before != number)
+            .any(|before| requests[before].parts_gets_of(key))
+    }
+
     /// Since when it has waited for replies, if it does no longer; told once.
     #[inline]
     pub(crate) fn take_wait(&mut self, id: ClientId) -> Option<Stamp> {

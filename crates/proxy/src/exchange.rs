@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
 use krarup_memcache::{Expect, MetaCommand, ReplyClass, Response, Retrieval};
-use krarup_record::{Operation, Outcome, ServerVisit, Visit};
+use krarup_record::{KeyDigest, Operation, Outcome, ServerVisit, Visit};
 use krarup_units::{Lent, Stamp};
 use smallvec::SmallVec;
 
@@ -363,6 +363,8 @@ impl Needs {
         self.others.clear();
         self.later.clear();
         self.followers.clear();
+        // There may have been as many as clients.
+        self.followers.shrink_to(FEW);
         self.merge.begin(How::One);
     }
 }
@@ -451,6 +453,16 @@ impl Exchange {
     pub(crate) fn counted_pools(&self) -> impl Iterator<Item = PoolId> {
         let rest = self.rest.used().filter(|_| self.counted_in.is_some());
         self.counted_in.into_iter().chain(rest.into_iter().flat_map(|rest| rest.other_pools.iter().copied()))
+    }
+
+    /// Whether it parts the gets of this key, or of all, before it from those behind it.
+    pub(crate) fn parts_gets_of(&self, key: KeyDigest) -> bool {
+        self.leads
+            && match self.visit.operation {
+                Operation::Get => self.rest.retrieval.0 != Retrieval::Get,
+                Operation::Gat | Operation::Flush => true,
+                _ => self.visit.key == key,
+            }
     }
 
     /// A part, and those before it whose keys it looks for again.

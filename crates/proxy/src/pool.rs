@@ -413,14 +413,14 @@ impl Pool {
     /// A server can be asked again. It starts level with the least loaded of the others: what it
     /// missed while it was away would otherwise come over it all at once. What it missed of keys
     /// that others held too [counts](Self::read) as given already. After an ejection its share
-    /// grows `gradually`.
+    /// grows `gradually`; one that is left out because it was slow stays so.
     pub(crate) fn server_up(&mut self, server: ServerId, now: Stamp, gradually: bool) {
         if let Some(place) = self.place_of(server) {
             self.level(place);
             let member = &mut self.members[place];
             member.up = true;
             member.since = member.since.or(Some(now));
-            member.returning = gradually.then_some(now);
+            member.returning = member.returning.max(gradually.then_some(now));
         }
     }
 

@@ -486,10 +486,8 @@ impl Servers {
         let id = self.server_of(connection);
         let server = &mut self.servers[id.index()];
         server.up = true;
-        if reply.class == ReplyClass::Version {
-            let line = String::from_utf8_lossy(reply.line());
-            server.set_version(line.trim_start_matches("VERSION "));
-        }
+        let line = String::from_utf8_lossy(reply.line());
+        server.set_version(line.trim_start_matches("VERSION "));
         Some((id, server.ejected))
     }
 

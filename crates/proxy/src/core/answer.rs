@@ -18,12 +18,13 @@ use crate::upstreams::{LostConnection, Pending, Recipient};
 
 /// Why a connection is not used on which a part of the greeting is answered so.
 fn refuses(expect: Expect, class: ReplyClass) -> Option<&'static str> {
-    if class == ReplyClass::ClientError {
-        return Some("it wants a login, which `edge.server_login` names");
+    match (expect, class) {
+        (Expect::Stored, ReplyClass::Stored) | (Expect::Version, ReplyClass::Version) => None,
+        (_, ReplyClass::ClientError) => Some("it wants a login, which `edge.server_login` names"),
+        (Expect::Stored, _) => Some("it does not take the login that `edge.server_login` names"),
+        // As memcached says to one connection too many, which it closes.
+        _ => Some("it does not tell its version"),
     }
-    let login = expect == Expect::Stored;
-    (login && class != ReplyClass::Stored)
-        .then_some("it does not take the login that `edge.server_login` names")
 }
 
 /// Whether an answer has what a read of so many keys asked for, half of it at least, or nothing of

@@ -24,6 +24,10 @@ impl Core {
             // The answer has the key as its client wrote it.
             false => pool.leader(digest).filter(named_alike),
         };
+        // By another connection it may be carried out before what this one's client has written.
+        let has_lanes = self.settings.server_connections > 1 || self.settings.dedicated;
+        let awaits_change = |client| self.clients.awaits_change(client, number, &self.requests);
+        let leader = leader.filter(|_| !(has_lanes && exchange.client.is_some_and(awaits_change)));
         let Some(leader) = leader else {
             pool.lead(digest, number, as_meta);
             self.requests[number].leads = true;

@@ -12,9 +12,9 @@
 //! left of the key (it was flushed, or its new value was too large) there is nothing to copy any
 //! more, and a read that has set how long it is kept says so behind the copy once more.
 //!
-//! After a reload, or when a server is back, another holder may be the first: it has no part in
-//! that order. What is written then waits until the earlier first has answered, and is sent behind
-//! its copies.
+//! After a reload, when a server is back, or by another pool, another holder may be the first: it
+//! has no part in that order. What is written then waits until the earlier first has answered, and
+//! is sent behind its copies; and so does, in its turn, what comes for the key while that waits.
 //!
 //! Each loop knows of its own decisions, and each connection has its own order: what comes by
 //! another one may still overtake a copy.
@@ -59,34 +59,33 @@ impl Core {
         behind
     }
 
-    /// Makes a write wait if an earlier first holder of its key has not answered yet: the copies
-    /// would undo it. Whether it does; its client's next request waits for it, too, then.
+    /// Makes a write wait if an earlier first holder of its key has not answered yet, whose copies
+    /// would undo it, or another write waits so. Whether it does; its client's next request waits
+    /// for it, too, then.
     pub(super) fn waits_for_decision(
         &mut self,
         number: RequestId,
         holders: &[ServerId],
         source: RequestBytes<'_>,
     ) -> bool {
-        let visit = &self.requests[number].visit;
-        let (key, taken) = (visit.key, visit.taken);
-        let Some(deciding) = self.deciding.get(&key) else { return false };
+        let Some(deciding) = self.deciding.get(&self.requests[number].visit.key) else { return false };
         let holders_of = |decision: RequestId| {
             let location = self.requests[decision].rest.location.as_ref();
             location.map(|location| &location.holders[..])
         };
-        // Mostly so: that had none to wait for, either. Of a busy key there may be many.
-        if deciding.last().is_some_and(|&youngest| holders_of(youngest) == Some(holders)) {
+        let is_elsewhere = |&decision: &RequestId| {
+            holders_of(decision).is_some_and(|others| others[0] != holders[0])
+                && self.requests[decision].rest.is_copied_to(holders)
+        };
+        let Some(&youngest) = deciding.last() else { return false };
+        // All that wait do so for the youngest. One that has the same holders and for which none
+        // waits had none to wait for, either: mostly so, and of a busy key there may be many.
+        let passes = self.requests[youngest].rest.followers.is_empty()
+            && (holders_of(youngest) == Some(holders) || !deciding.iter().any(is_elsewhere));
+        if passes {
             return false;
         }
-        // One that has waited does so for none that began since: another pool may always have one.
-        let is_elsewhere = |&decision: &RequestId| {
-            let Exchange { visit, rest, .. } = &self.requests[decision];
-            visit.taken <= taken
-                && holders_of(decision).is_some_and(|others| others[0] != holders[0])
-                && rest.is_copied_to(holders)
-        };
-        let Some(decision) = deciding.iter().copied().find(is_elsewhere) else { return false };
-        self.requests[decision].rest.followers.push(number);
+        self.requests[youngest].rest.followers.push(number);
         if self.requests[number].rest.request.is_empty() {
             self.requests.keep(number, source);
         }

@@ -639,6 +639,20 @@ fn a_server_that_does_not_take_the_login_is_not_up() {
     assert!(world.core.server_is_up(0));
 }
 
+/// It was up until it closed the connection, at each attempt.
+#[test]
+fn a_server_that_answers_an_error_for_its_version_is_not_up() {
+    for answer in ["ERROR Too many open connections", "ERROR", "SERVER_ERROR busy"] {
+        let mut world = World::unconnected(Topology::replicated(names(1), MultiGet::Whole), settings());
+        world.core.server_connected(0);
+        assert_eq!(world.asked(0), "version\r\n");
+        let error = world.core.server_read(0, format!("{answer}\r\n").as_bytes(), world.now).unwrap_err();
+        assert_eq!(error.to_string(), format!("it does not tell its version: `{answer}`"));
+        assert!(!world.core.server_is_up(0), "{answer}");
+        assert_eq!(world.core.events().desynchronised, 0);
+    }
+}
+
 #[test]
 fn the_places_of_a_client_that_is_gone_come_back() {
     let mut world = World::new(1, CoreSettings { workers: Workers::Limited(2), ..settings() });

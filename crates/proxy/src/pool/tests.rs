@@ -146,6 +146,20 @@ fn a_server_that_comes_back_gets_a_growing_share_whatever_share_is_set() {
     assert_eq!(to_the_first(&mut pool), 0, "the end of a set share does not change that");
 }
 
+/// It had its full share of the reads at once, and was as slow as before.
+#[test]
+fn a_slow_server_whose_connection_is_made_anew_stays_left_out() {
+    let (server, until) = (ServerId::new(0), NOW + RAMP);
+    for gradually in [false, true] {
+        let mut pool = all_up(2);
+        pool.members[0].returning = Some(until);
+        pool.went_down(server, false);
+        pool.server_up(server, NOW, gradually);
+        assert_eq!((0..100).filter(|_| one(&mut pool, 1) == Some(0)).count(), 0);
+        assert_eq!(pool.members[0].returning, Some(until));
+    }
+}
+
 #[test]
 fn with_no_server_up_none_is_asked() {
     let mut pool = Pool::new(PoolSpec::of("main", vec![0, 1]));

@@ -111,8 +111,9 @@ impl Server {
         self.answered_since_up
     }
 
+    /// Whether it is left alone. One that is up again keeps the mark until it has answered.
     pub(crate) fn is_ejected(&self) -> bool {
-        self.ejected
+        self.ejected && !self.up
     }
 
     pub(crate) fn is_retired(&self) -> bool {
@@ -128,7 +129,7 @@ impl Server {
             losses: self.losses,
             last_loss: self.last_loss.clone(),
             answered_since_up: self.answered_since_up,
-            ejected: self.ejected,
+            ejected: self.is_ejected(),
             retired: self.retired,
             owed_elsewhere: outstanding,
             ..Self::new(self.name.clone())

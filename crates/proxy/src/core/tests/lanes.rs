@@ -138,13 +138,17 @@ fn a_write_goes_to_the_others_at_once_while_a_lane_decides_whose_server_is_down(
     assert!(world.core.deciding.is_empty());
 }
 
+/// Two connections to a server, and gets that share answers.
+fn coalescing() -> Lanes {
+    let pools = vec![PoolSpec { coalesce: true, ..PoolSpec::of("main", vec![0]) }];
+    let topology = Topology { servers: names(1), pools, routes: Vec::new() };
+    with_lanes(World::before(topology, CoreSettings { server_connections: 2, ..settings() }))
+}
+
 /// A get by another connection is carried out before a write that was sent before it.
 #[test]
 fn a_get_after_a_write_that_has_ended_does_not_share_an_older_answer() {
-    let pools = vec![PoolSpec { coalesce: true, ..PoolSpec::of("main", vec![0]) }];
-    let topology = Topology { servers: vec!["server-0:1".into()], pools, routes: Vec::new() };
-    let settings = CoreSettings { server_connections: 2, ..settings() };
-    let Lanes { mut world, lanes } = with_lanes(World::before(topology, settings));
+    let Lanes { mut world, lanes } = coalescing();
     let (writer, reader) = (world.client(), world.client());
     for (write, done, get, old, new) in [
         ("set a 0 0 1\r\ny\r\n", "STORED\r\n", "get a\r\n", "END\r\n", "VALUE a 0 1\r\ny\r\nEND\r\n"),
@@ -162,6 +166,41 @@ fn a_get_after_a_write_that_has_ended_does_not_share_an_older_answer() {
         assert_eq!((world.replied(reader), world.replied(writer)), (old.into(), new.into()));
     }
     assert_eq!(world.core.pools()[0].counts().coalesced, 0);
+    assert!(!world.core.pools()[0].has_leaders());
+}
+
+/// The client that had written was told what was there before.
+#[test]
+fn a_get_behind_a_write_of_its_own_client_shares_no_answer_of_another_connection() {
+    let Lanes { mut world, lanes } = coalescing();
+    let (writer, reader) = (world.client(), world.client());
+    let (value, gone) = ("VALUE a 0 1\r\ny\r\nEND\r\n", "END\r\n");
+    for (write, asked, done, get, old, new) in [
+        ("set a 0 0 1 noreply\r\ny\r\n", "set a 0 0 1\r\ny\r\n", "STORED\r\n", "get a\r\n", gone, value),
+        ("touch a -1 noreply\r\n", "touch a -1\r\n", "TOUCHED\r\n", "get a\r\n", value, gone),
+        ("md a q\r\n", "md a\r\n", "HD\r\n", "mg a v\r\n", "VA 1\r\ny\r\n", "EN\r\n"),
+        ("mg a N30\r\n", "mg a N30\r\n", "HD W\r\n", "mg a v\r\n", "EN\r\n", "VA 0 Z\r\n\r\n"),
+        ("flush_all noreply\r\n", "flush_all\r\n", "OK\r\n", "get a\r\n", value, gone),
+    ] {
+        world.send(writer, write).send(reader, get).send(writer, get);
+        let sent = (world.asked(0), sent(&mut world, lanes[0]));
+        assert_eq!(sent, (format!("{asked}{get}"), get.into()), "{write:?}");
+        world.core.server_read(lanes[0], old.as_bytes(), world.now).unwrap();
+        world.answer(0, format!("{done}{new}"));
+        // Others want no answer.
+        let done = if write == asked { done } else { "" };
+        let replies = (world.replied(reader), world.replied(writer));
+        assert_eq!(replies, (old.into(), format!("{done}{new}")), "{write:?}");
+    }
+    assert_eq!(world.core.pools()[0].counts().coalesced, 0);
+    // What it has written of another key does not matter.
+    world.send(writer, "set b 0 0 1\r\ny\r\n").send(reader, "get a\r\n").send(writer, "get a\r\n");
+    assert_eq!(world.asked(0), "set b 0 0 1\r\ny\r\n");
+    assert_eq!(sent(&mut world, lanes[0]), "get a\r\n");
+    world.core.server_read(lanes[0], gone.as_bytes(), world.now).unwrap();
+    world.answer(0, "STORED\r\n");
+    assert_eq!((world.replied(reader), world.replied(writer)), (gone.into(), format!("STORED\r\n{gone}")));
+    assert_eq!(world.core.pools()[0].counts().coalesced, 1);
     assert!(!world.core.pools()[0].has_leaders());
 }
 

@@ -789,6 +789,25 @@ fn a_flush_ends_that_for_every_key() {
     assert!(!world.core.pools()[0].has_leaders());
 }
 
+/// Of a busy key each place led the others in its turn, and kept room for all of them.
+#[test]
+fn a_get_whose_answer_many_have_shared_leaves_no_memory_in_its_place() {
+    use crate::ids::Identifier;
+    use crate::keys::FEW;
+    let mut world = one_pool(PoolSpec { coalesce: true, ..PoolSpec::of("main", vec![0]) });
+    let clients: Vec<_> = (0..4 * FEW).map(|_| world.client()).collect();
+    for &client in &clients {
+        world.send(client, "get a\r\n");
+    }
+    assert_eq!(world.asked(0), "get a\r\n");
+    world.answer(0, "END\r\n");
+    assert!(clients.iter().all(|&client| world.replied(client) == "END\r\n"));
+    assert_eq!(world.core.unfinished(), 0);
+    for place in 0..clients.len() as u32 {
+        assert!(world.core.requests[RequestId::new(place)].rest.followers.capacity() <= FEW);
+    }
+}
+
 /// Two clients may know one key by two names: each is told its own.
 #[test]
 fn gets_share_one_answer_only_where_their_clients_name_the_key_alike() {
@@ -1335,6 +1354,15 @@ fn a_server_that_fails_time_and_again_is_left_alone_for_longer() {
     }
     assert_eq!(delays, [20, 40, 80, 160, 10_000, 10_000]);
     assert_eq!(world.core.events().ejections, 1);
+    // Monitoring is told of those that are left alone, also where a loop that is up has no traffic.
+    let is_ejected = |core: &Core| core.upstreams().servers()[0].is_ejected();
+    let mut books = world.core.books();
+    books.absorb(&world.core.books());
+    assert!(!is_ejected(&world.core) && !is_ejected(&books));
+    world.core.server_lost(0, "reset", ConnectionLoss::Broken, world.now);
+    books.absorb(&world.core.books());
+    assert!(is_ejected(&world.core) && is_ejected(&books));
+    world.bring_up(0);
     let client = world.client();
     let mut first = 0;
     for read in 0..100_u64 {
