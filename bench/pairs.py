@@ -27,6 +27,8 @@ def cut(spec, repetitions, phases, levels, without=()):
     text = re.split(r"(?m)^\[\[sheet\]\]|^\[quick\]", (SPECS / spec).read_text())[0]
     text = re.sub(r"(?m)^\[(anchor|predictions)\]\n(?:(?!\[).*\n)*", "", text)
     text = re.sub(r"(?m)^repetitions = .*", f"repetitions = {{ min = {repetitions}, max = {repetitions} }}", text)
+    # Of a short trial much of the response time may lie outside.
+    text = text.replace(', "interactive_law within 5 %"', "")
     text = re.sub(r"(?m)^phases = .*", "phases = {{ warm_up = \"{}\", measure = \"{}\" }}".format(*phases), text)
     for factor, of in levels.items():
         text, found = re.subn(rf'(?m)^(name = "{factor}"\nlevels = )\[.*\]', rf"\g<1>{of}", text)
@@ -37,6 +39,7 @@ def cut(spec, repetitions, phases, levels, without=()):
     return text
 
 
+FACTORS = ("operation", "servers", "middlewares", "pool", "clients", "workers", "readers", "connections")
 PARTS = {
     # The 2015 report: two middlewares of 20 connections, or one of 40.
     "middlewares": (
@@ -52,7 +55,7 @@ PARTS = {
         ),
         [("pool", 40, 20, {}), ("pool", 40, 17, {}), ("pool", 20, 17, {})],
     ),
-    # The 2018 report, writes: 32 or 64 workers, and whether 288 clients bring more than 192.
+    # The 2018 report, writes through one middleware: 32 or 64 workers, and whether 288 clients bring more than 192.
     "workers": (
         lambda: cut("asl2018-3.1.toml", 7, ("3s", "9s"), {"connections": [16, 32, 64, 96]}, ["read-only"]),
         [
@@ -61,10 +64,29 @@ PARTS = {
             ("connections", 96, 64, {"workers": {64}}),
         ],
     ),
-    # The 2016 report: 24 or 32 readers.
+    # The same through two.
+    "writes": (
+        lambda: cut("asl2018-3.2.toml", 8, ("3s", "9s"), {"connections": [64, 96]}, ["read-only"]),
+        [("connections", 96, 64, {"workers": {8, 16, 32}}), ("connections", 96, 64, {"workers": {64}})],
+    ),
+    # Reads of six clients and of 192, which links limit: no station's share is looked for.
+    "reads": (
+        lambda: re.sub(
+            r"(?m)^\[\[scale\.baseline\]\]\n(?:(?!\[).*\n)*",
+            "",
+            cut("asl2018-3.2.toml", 14, ("3s", "9s"), {"workers": [8], "connections": [2, 64]}, ["write-only"]),
+        ),
+        [("connections", 2, 64, {})],
+    ),
+    # The 2018 report, writes of 192 clients to one server and to three: one middleware of 32 workers, or two of 8.
+    "gains": (
+        lambda: cut("asl2018-6.toml", 14, ("3s", "9s"), {"workers": [32, 8]}, ["read-only"]).replace("effects_by", 'zip = [["middlewares", "workers"]]\neffects_by'),
+        [("middlewares", 1, 2, {}), ("middlewares", 1, 2, {"servers": {1}}), ("middlewares", 1, 2, {"servers": {3}})],
+    ),
+    # The 2016 report: 24 or 32 readers, with few clients and with many.
     "readers": (
-        lambda: cut("asl2016-1.toml", 18, ("2s", "6s"), {"readers": [24, 32], "connections": [52, 68]}),
-        [("readers", 32, 24, {})],
+        lambda: cut("asl2016-1.toml", 14, ("2s", "6s"), {"readers": [24, 32], "connections": [20, 36, 52, 68]}),
+        [("readers", 32, 24, {}), ("readers", 32, 24, {"connections": {20, 36, 52}}), ("readers", 32, 24, {"connections": {52, 68}})],
     ),
 }
 
@@ -78,8 +100,8 @@ def trials(results):
 def ratios(rows, factor, after, before, only):
     """The logarithm of the ratio in each repetition, the mean over cells that are otherwise alike; and how many pairs these are."""
     rows = [row for row in rows if row["disturbed"] == "no" and all(int(row[name]) in levels for name, levels in only.items())]
-    varied = {"middlewares", "pool"} if factor == "middlewares" else {factor}
-    names = [name for name in ("operation", "middlewares", "pool", "clients", "workers", "readers", "connections", "repetition") if name in rows[0] and name not in varied]
+    varied = {"middlewares", "pool", "workers"} if factor == "middlewares" else {factor}
+    names = [name for name in (*FACTORS, "repetition") if rows and name in rows[0] and name not in varied]
     sides = collections.defaultdict(dict)
     for row in rows:
         sides[tuple(row[name] for name in names)][int(row[factor])] = row["throughput"]
@@ -105,11 +127,17 @@ def main():
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--krarup", default="target/release/krarup")
     parser.add_argument("--out", default="pairs")
+    parser.add_argument("--repetitions", type=int, metavar="N", help="of each cell (as many as the part says)")
     args = parser.parse_args()
     spec, asked = PARTS[args.part]
     folder = pathlib.Path(args.out) / args.part
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "spec.toml").write_text(spec())
+    text = spec()
+    if args.repetitions is not None:
+        if args.repetitions < 2:
+            parser.error(f"--repetitions {args.repetitions}\n  hint: at least 2, or there is no interval")
+        text = re.sub(r"(?m)^repetitions = .*", f"repetitions = {{ min = {args.repetitions}, max = {args.repetitions} }}", text)
+    (folder / "spec.toml").write_text(text)
     # A trial on a machine that was disturbed is one of many, and its pair was beside it.
     ended = subprocess.run([args.krarup, "run", folder / "spec.toml", "--yes", "--keep-disturbed", "--out", folder / "results"], check=False)
     if ended.returncode:
@@ -117,9 +145,12 @@ def main():
     rows = trials(folder / "results")
     for factor, after, before, only in asked:
         logarithms, pairs = ratios(rows, factor, after, before, only)
+        of = "".join(f", {name} {' and '.join(map(str, sorted(levels)))}" for name, levels in only.items())
+        if len(logarithms) < 2:
+            print(f"{factor} {after} over {before}{of}: disturbed in all repetitions but {len(logarithms)}; ask for more by --repetitions")
+            continue
         middle, half = mean_and_half(logarithms)
         middle, low, high = (math.exp(value) for value in (middle, middle - half, middle + half))
-        of = "".join(f", {name} {' and '.join(map(str, sorted(levels)))}" for name, levels in only.items())
         print(f"{factor} {after} over {before}{of}: {middle:.3f} ({low:.3f} to {high:.3f}), {pairs} pairs in {len(logarithms)} repetitions")
     if args.part == "workers":
         for cell, deviation in sorted(spread(rows).items()):

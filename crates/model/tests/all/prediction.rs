@@ -453,7 +453,7 @@ By table, X and R of the five recommended rows beside the best of the six null m
 | G, full system, writes | 27 | **1.6** | **4.5** | 4.0 | 6.3 |
 
 Where they were judged, X is at least as good as the best null model in 15 of 26 tables (with the forms alone in 5), R in 23 (22). In the median of these tables X is off by 2.7 % and R by 4.2 %; 16 have at most 4 % of X, 19 at most 6 % of R. A null model
-is still better for X in eleven: by up to half a point in five, where X hardly changes or nearly follows a law, and by 0.8 to 5 where five rows do not show where few workers begin to bind (writes of B, E and G, reads of F: the law over min(N, a·M) has
+is still better for X in eleven: by up to half a point in five, where X hardly changes or nearly follows a law, and by 0.5 to 5 where five rows do not show where few workers begin to bind (writes of B, E and G, reads of F: the law over min(N, a·M) has
 that corner as its parameter). Giving that law a place among the forms, for X alone, brought nothing on the tables for shaping, and was left out. The two furthest above 6 % of R are G, two, reads (8.6 %), and B, two, reads (20.9 %), which was measured on two sets of machines.
 
 The intervals cover 94.9 % of X and 94.6 % of R in the mean of the 26 tables (83 to 100 by table), with a median of upper over lower end of 1.52 and 2.01; 96.6 and 95.9 %, 1.44 and 1.77 in the tables for shaping. Nothing is concluded in 27 % of the predictions.
