@@ -20,6 +20,8 @@ import subprocess
 import tempfile
 import time
 
+from proxies import started
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KRARUP = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "krarup"
 TOGETHER = 100
@@ -29,7 +31,7 @@ class Broker:
     def __init__(self, store, heads):
         self.errors = tempfile.TemporaryFile("w+")
         words = [KRARUP, "broker", "--listen", "127.0.0.1:0", "--heads", heads, "--memory", "4GiB", *store]
-        self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=self.errors)
+        self.process = started(words, stdout=subprocess.DEVNULL, stderr=self.errors)
         self.said = ""
 
     def says(self, pattern, limit=120):

@@ -28,6 +28,8 @@ import time
 import urllib.parse
 import urllib.request
 
+from proxies import started
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -95,8 +97,8 @@ class Memcached:
         self.link = Link(link, delay) if link or delay else None
         self.host = self.link.host if self.link else "127.0.0.1"
         inside = self.link.inside if self.link else []
-        self.process = subprocess.Popen([*inside, "memcached", "-p", str(self.port), "-l", self.host, "-U", "0", "-t", "1", "-u", "nobody"],
-                                        preexec_fn=self.group.enter if self.group else None)
+        self.process = started([*inside, "memcached", "-p", str(self.port), "-l", self.host, "-U", "0", "-t", "1", "-u", "nobody"],
+                               preexec_fn=self.group.enter if self.group else None)
         wait_for(self.port, self.host)
 
     def stop(self):
@@ -156,7 +158,7 @@ class Postgres:
         with open(self.folder + "/data/pg_hba.conf", "a") as rules:
             rules.write(f"host all all {self.host}/30 trust\n")
         flags = ["-D", self.folder + "/data", "-p", str(self.port), "-c", f"listen_addresses={self.host}", "-c", f"unix_socket_directories={self.folder}"]
-        self.process = subprocess.Popen([*self.link.inside, *own, programs / "postgres", *flags], stderr=subprocess.DEVNULL)
+        self.process = started([*self.link.inside, *own, programs / "postgres", *flags], stderr=subprocess.DEVNULL)
         wait_for(self.port, self.host)
 
     def stop(self):
@@ -291,8 +293,8 @@ class Program:
             command = ["broker", *scenario.broker]
             command += [f"--store=postgres://postgres@{server.host}:{server.port}/postgres" for server in servers]
         self.group = Group(scenario.quota, 10e-3) if scenario.quota else None
-        self.process = subprocess.Popen([binary, *command, "--listen", f"127.0.0.1:{self.port}", "--admin", f"127.0.0.1:{self.admin}"],
-                                        stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, preexec_fn=self.group.enter if self.group else None)
+        self.process = started([binary, *command, "--listen", f"127.0.0.1:{self.port}", "--admin", f"127.0.0.1:{self.admin}"],
+                               stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, preexec_fn=self.group.enter if self.group else None)
         wait_for(self.admin)
         wait_for(self.port)
 

@@ -31,7 +31,7 @@ import tempfile
 import threading
 import time
 
-from proxies import cpu_seconds, open_as_many_files_as_allowed
+from proxies import cpu_seconds, ended, open_as_many_files_as_allowed, started
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KRARUP = os.environ.get("KRARUP") or str(
@@ -54,7 +54,7 @@ def connect(port):
 class Started:
     def __init__(self, words):
         self.errors = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=self.errors)
+        self.process = started(words, stdout=subprocess.DEVNULL, stderr=self.errors)
 
     def says(self, pattern, limit=30):
         end = time.monotonic() + limit
@@ -80,34 +80,31 @@ class Started:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def end(self):
-        self.process.terminate()
-        try:
-            self.process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        ended(self.process)
 
 
 def bystander(port, pids, over, told):
     """Small gets, one after the other, until it is over: their times, and how long the proxy and its server ran meanwhile."""
-    sock = connect(port)
-    sock.settimeout(90)
     times = []
-    while not over.is_set():
-        before = [cpu_seconds(pid) for pid in pids]
-        begun = time.monotonic()
-        sock.sendall(b"get small\r\n")
-        answer = b""
-        while not answer.endswith(b"END\r\n"):
-            more = sock.recv(4_096)
-            if not more:
-                told.put((times, f"closed after {answer!r}"))
-                return
-            answer += more
-        took = time.monotonic() - begun
-        times.append((took, *(cpu_seconds(pid) - was for pid, was in zip(pids, before))))
-        over.wait(0.002)
-    told.put((times, "" if times else "no answer"))
+    try:
+        sock = connect(port)
+        sock.settimeout(90)
+        while not over.is_set():
+            before = [cpu_seconds(pid) for pid in pids]
+            begun = time.monotonic()
+            sock.sendall(b"get small\r\n")
+            answer = b""
+            while not answer.endswith(b"END\r\n"):
+                more = sock.recv(4_096)
+                if not more:
+                    raise ConnectionError(f"closed after {answer!r}")
+                answer += more
+            took = time.monotonic() - begun
+            times.append((took, *(cpu_seconds(pid) - was for pid, was in zip(pids, before))))
+            over.wait(0.002)
+        told.put((times, "" if times else "no answer"))
+    except OSError as error:
+        told.put((times, str(error)))
 
 
 def setters(port, clients, seconds, told):

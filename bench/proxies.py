@@ -18,6 +18,7 @@ Needs memcached and nutcracker (Debian's packages memcached and nutcracker), and
 """
 
 import argparse
+import atexit
 import contextlib
 import csv
 import json
@@ -25,7 +26,6 @@ import os
 import pathlib
 import re
 import resource
-import signal
 import socket
 import statistics
 import subprocess
@@ -138,11 +138,28 @@ def cpu_seconds(pid):
     return max(total / 1e9, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
 
 
+def ended(process, patience=10):
+    """Asks a process to end, and ends it where it does not."""
+    process.terminate()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def started(command, **options):
+    """A process that does not outlive this one, also where a measurement ends with an error."""
+    process = subprocess.Popen(command, **options)
+    atexit.register(ended, process)
+    return process
+
+
 class Station:
     """A process that listens within `patience` seconds, and is ended by its own handle."""
 
     def __init__(self, command, port, patience=5, stderr=subprocess.DEVNULL):
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
+        self.process = started(command, stdout=subprocess.DEVNULL, stderr=stderr)
         self.port = port
         self.patience = patience
         wait_for(port, patience)
@@ -151,12 +168,7 @@ class Station:
         return cpu_seconds(self.process.pid)
 
     def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(2 * self.patience)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        ended(self.process, 2 * self.patience)
 
     def __enter__(self):
         return self

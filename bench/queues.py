@@ -28,7 +28,7 @@ import tempfile
 import time
 
 from broker import RELEASE, Cluster
-from proxies import ROOT, Station, cpu_seconds, free_port, rotated, write_csv
+from proxies import ROOT, Station, cpu_seconds, free_port, rotated, started, write_csv
 
 HERE = ROOT / "bench" / "queues"
 # name, program, mode of the broker
@@ -134,7 +134,7 @@ class Queue:
         command = self.words("put", self.next_id, rate, seconds)
         self.next_id += int(rate * seconds)
         with self.log() as log, open(path, "wb") as out:
-            return subprocess.Popen(command, env=self.environment, stdout=out, stderr=log), path
+            return started(command, env=self.environment, stdout=out, stderr=log), path
 
     def kill_broker(self):
         """kill -9, and another one at once in its place."""
@@ -160,7 +160,7 @@ class Worker:
 
     def start(self):
         with self.side.log() as log, open(self.path, "ab") as out:
-            self.process = subprocess.Popen(self.side.words("work", *self.numbers), env=self.side.environment, stdout=out, stderr=log)
+            self.process = started(self.side.words("work", *self.numbers), env=self.side.environment, stdout=out, stderr=log)
 
     def wait_for(self, kind, patience=60):
         """Until it has said a line of this kind; whether it has."""
@@ -288,7 +288,7 @@ def big_tables(cluster, database):
 
 
 def session(side, statements):
-    return subprocess.Popen(side.cluster.psql(side.database, *statements), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return started(side.cluster.psql(side.database, *statements), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def drain_beside(side, seconds, after, statements, count=1):

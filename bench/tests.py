@@ -4,6 +4,8 @@
     bench/tests.py
 """
 
+import contextlib
+import io
 import pathlib
 import tempfile
 import types
@@ -12,6 +14,7 @@ from unittest import mock
 
 import broker
 import generators
+import memory
 import proxies
 import queues
 from queues import SECOND
@@ -50,6 +53,34 @@ class Twemproxy(unittest.TestCase):
         }
         self.assertNotIn("SET 64 B replicated to 3 servers, 96 connections", with_it)
         self.assertIn("SET 64 B to one server, 96 connections", with_it)
+
+
+class Processes(unittest.TestCase):
+    def test_a_program_that_never_listens_is_ended_with_the_measurement(self):
+        with mock.patch.object(proxies.subprocess, "Popen") as begun, mock.patch.object(proxies.atexit, "register") as register:
+            with self.assertRaises(SystemExit):
+                proxies.Station(["memcached"], 1, patience=0)
+        end, *arguments = register.call_args.args
+        end(*arguments)
+        begun.return_value.terminate.assert_called_once_with()
+
+
+class Memory(unittest.TestCase):
+    def test_a_bystander_that_is_cut_off_says_so_and_is_not_waited_for(self):
+        stream, answers = mock.Mock(), mock.Mock()
+        stream.recv.side_effect = ConnectionResetError("cut off")
+        with mock.patch.multiple(memory, connect=lambda _: stream, cpu_seconds=lambda _: 0.0):
+            memory.bystander(1, (2, 3), mock.Mock(is_set=lambda: False), answers)
+        answers.put.assert_called_once_with(([], "cut off"))
+
+
+class Drive(unittest.TestCase):
+    def test_the_time_beside_five_operations_is_that_of_the_first(self):
+        flags = types.SimpleNamespace(rounds=1, modes=["direct"], waiting=1)
+        runs = {"direct": [{"requests_per_second": 10, "put_p99_ms": 2.5}]}
+        with mock.patch.multiple(broker, filled=mock.Mock(), in_turn=lambda *_: runs), contextlib.redirect_stdout(io.StringIO()) as said:
+            broker.five(flags, None)
+        self.assertIn("| mode | requests/s | over direct | send p99 ms |\n|---|---|---|---|\n| direct | 10 | 1.00 | 2.50 |", said.getvalue())
 
 
 class Pgbench(unittest.TestCase):

@@ -64,6 +64,48 @@ fn what_makes_a_bill_of_materials_asks_for_python_by_its_name() {
         }
     }
     assert_eq!(targets, ["deb", "static-archive", "test-packages"]);
+    let text = fs::read_to_string(script("bill-of-materials")).unwrap();
+    assert!(!text.contains("import tomllib"), "Python 3.10, which Ubuntu 22.04 has, reads no TOML");
+}
+
+/// One manifest is the chart's, with the comment of its values; of two Helm fails with the second.
+#[test]
+fn manifests_stay_as_they_are_where_helm_does_not_write_all_of_them() {
+    let checkout = Checkout(fresh("manifests"));
+    fs::create_dir_all(checkout.0.join("scripts")).unwrap();
+    fs::copy(script("kubernetes-manifests"), checkout.0.join("scripts/kubernetes-manifests")).unwrap();
+    checkout.program("helm", "case \"$*\" in *b.yaml*) exit 1 ;; esac; echo 'kind: New'");
+    checkout.write("packaging/kubernetes/values/a.yaml", "# A proxy.\nproxy: {}\n");
+    let manifest = checkout.write("packaging/kubernetes/a.yaml", "kind: Old\n");
+    let written = || {
+        let mut command = Command::new(checkout.0.join("scripts/kubernetes-manifests"));
+        let output = command.arg(checkout.0.join("helm")).output().unwrap();
+        (output.status.success(), fs::read_to_string(&manifest).unwrap())
+    };
+    let second = checkout.write("packaging/kubernetes/values/b.yaml", "# A broker.\n");
+    assert_eq!(written(), (false, "kind: Old\n".to_owned()));
+    fs::remove_file(second).unwrap();
+    let (success, text) = written();
+    assert!(
+        success && text.starts_with("# A proxy.\n# Written by ") && text.ends_with("\nkind: New\n"),
+        "{text}"
+    );
+}
+
+/// Debian 12 has Go 1.19, which can read none of the modules.
+#[test]
+fn a_go_that_cannot_build_kubernetes_is_named() {
+    let machine = machine("old-go", "exit 1");
+    let go = machine.join("go");
+    fs::write(&go, "#!/bin/sh\necho go1.19.8\n").unwrap();
+    fs::set_permissions(&go, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", machine.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new(script("test-kubernetes"));
+    command.arg("krarup").arg(machine.join("kubernetes")).env("PATH", path).env_remove("INSIDE");
+    let output = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("needs Go 1.21 or later, and has go1.19.8"), "{errors}");
 }
 
 #[test]
@@ -80,6 +122,17 @@ fn a_package_is_installed_once_another_package_manager_gives_the_lock_back() {
     assert_eq!(code, Some(0), "{errors}");
     assert_eq!(errors.matches("another package manager holds the lock").count(), 1, "{errors}");
     assert_eq!(fs::read_to_string(machine.join("tries")).unwrap().lines().count(), 4);
+}
+
+/// A lock that is held when packages are installed, and again when their lists are brought up to
+/// date, is waited for ten minutes in all: 200 times three seconds.
+#[test]
+fn a_lock_that_is_never_given_back_is_waited_for_once() {
+    let machine = machine("need-held", "echo x >> tries\necho 'E: Could not get lock' >&2\nexit 100");
+    let (code, errors) = need(&machine, &[]);
+    assert_eq!(code, Some(1), "{errors}");
+    assert_eq!(errors.matches("another package manager holds the lock").count(), 1, "{errors}");
+    assert_eq!(fs::read_to_string(machine.join("tries")).unwrap().lines().count(), 202);
 }
 
 #[test]
