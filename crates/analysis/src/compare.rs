@@ -24,7 +24,7 @@ use crate::cell::Cell;
 use crate::change::{Conclusion, Measure, MeasureChange, Sessions, around, between, direction, verdict};
 use crate::outcomes::OutcomeShares;
 use crate::pairs::{other_levels, pairs, partner};
-use crate::results::{BUILD, Results};
+use crate::results::{AT, BUILD, NODE, Results};
 use crate::trial::CellLevels;
 
 /// A cell that both sides have.
@@ -167,6 +167,13 @@ pub fn hit_ratios(base: &Results, other: &Results) -> Vec<OutcomeShares> {
     pairs(base, other).filter_map(share).collect()
 }
 
+/// What a version says, without the address of a pod, which is another each time.
+fn lasting(version: &str) -> String {
+    let of_pod = version.split_once(AT).filter(|_| version.contains(NODE));
+    let parts = of_pod.and_then(|(machine, rest)| Some((machine, rest.split_once(", ")?.1)));
+    parts.map_or_else(|| version.to_owned(), |(machine, rest)| format!("{machine}, {rest}"))
+}
+
 fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Caution> {
     let mut cautions = Vec::new();
     let (there, here) = (&base.environment, &other.environment);
@@ -184,7 +191,7 @@ fn cautions(base: &Results, other: &Results, cells: &[CellChange]) -> Vec<Cautio
     let is_named = |program: &str| !program.ends_with(BUILD);
     for (program, version) in &there.versions {
         match here.versions.iter().find(|(name, _)| name == program) {
-            Some((_, other)) => differ(program, version, other),
+            Some((_, other)) => differ(program, &lasting(version), &lasting(other)),
             None if is_named(program) => differ(program, version, ""),
             None => {}
         }
@@ -678,6 +685,25 @@ pub(crate) mod tests {
         for (base, other) in [(&none, &after), (&after, &none)] {
             assert_eq!(compare(("a", base), ("b", other)).cautions, []);
         }
+    }
+
+    #[test]
+    fn the_address_of_a_pod_is_no_difference_and_its_node_is() {
+        let on = |what: &str| {
+            let mut one = results(&[1_000.0, 1_010.0]);
+            one.environment.versions.push(("machine c1".into(), what.to_owned()));
+            one
+        };
+        let differ = |before: &str, after: &str| compare(("a", &on(before)), ("b", &on(after))).cautions;
+        let pod = |address: &str, node: &str| format!("CPU, 8 processors, at {address}, for clients{node}");
+        let before = pod("10.0.0.1", ", on node a");
+        assert_eq!(differ(&before, &pod("10.0.0.2", ", on node a")), []);
+        let found = differ(&before, &pod("10.0.0.2", ", on node b"));
+        let [Caution::Environment { base, other, .. }] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(base, "CPU, 8 processors, for clients, on node a");
+        assert_eq!(other, "CPU, 8 processors, for clients, on node b");
+        // Of a machine it tells which one it is.
+        assert_eq!(differ(&pod("10.0.0.1", ""), &pod("10.0.0.2", "")).len(), 1);
     }
 
     #[test]

@@ -384,7 +384,8 @@ pub fn one_sided<'a>(base: &'a ProgramRuns, other: &'a ProgramRuns) -> Vec<&'a s
 
 /// The runs of a measure, where both sides have it.
 fn pair((_, base, other): &(&str, &MeasureValues, &MeasureValues), measure: &str) -> Option<RunPair> {
-    Some(RunPair { base: base.get(measure)?.clone(), other: other.get(measure)?.clone(), repetitions: None })
+    let repetitions = [None, None];
+    Some(RunPair { base: base.get(measure)?.clone(), other: other.get(measure)?.clone(), repetitions })
 }
 
 /// The same for a limit, which a cell or a run without an answer must not pass in silence.

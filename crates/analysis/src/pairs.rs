@@ -48,14 +48,18 @@ fn has_one_level(results: &Results, clients: u32, factor: &str) -> bool {
     levels.all(|level| Some(level) == first)
 }
 
+/// What the cell is called of a spec that has no factor with several levels.
+const ONLY: &str = "all";
+
 /// In which factors cells that are paired differ nonetheless: each with both levels, once; without
-/// one on the side that does not have the factor. Results without factors say of none.
+/// one on the side that does not have the factor. Results of before factors were kept say of none.
 pub(crate) fn other_levels<'a>(
     base: &'a Results,
     other: &'a Results,
 ) -> BTreeSet<(&'a str, &'a str, &'a str)> {
     let differ = pairs(base, other).flat_map(|(before, after)| {
-        let are_known = !before.factors.is_empty() && !after.factors.is_empty();
+        let are_known =
+            [before, after].iter().all(|cell| !cell.factors.is_empty() || cell.levels.workload == ONLY);
         let factors = before.factors.iter().chain(&after.factors).filter(move |_| are_known);
         factors.filter_map(move |(factor, _)| {
             let level = |cell: &'a Cell| cell.level(factor).unwrap_or_default();
@@ -119,6 +123,15 @@ mod tests {
         // Of two levels another one is another cell.
         let both = results(&[("workers 16", &[("workers", "16")]), ("workers 32", &[("workers", "32")])]);
         assert!(named(&before, &both).is_empty());
+    }
+
+    #[test]
+    fn a_factor_that_is_added_to_a_spec_without_any_is_named() {
+        let (plain, one) = (results(&[("all", &[])]), results(&[("all", &[("workers", "1")])]));
+        assert_eq!(named(&plain, &one), [("all", "all")]);
+        assert!(other_levels(&plain, &one).into_iter().eq([("workers", "", "1")]));
+        assert!(other_levels(&one, &plain).into_iter().eq([("workers", "1", "")]));
+        assert!(other_levels(&plain, &plain).is_empty());
     }
 
     /// `off, on` is tls without coalescing in one, and coalescing without tls in the other.

@@ -85,8 +85,8 @@ pub struct RunPair {
     /// On the side that is compared.
     pub other: Vec<f64>,
     /// In which repetition each of the base was made, and each of the other; none where that is not
-    /// known, and they are independent of those of other cells.
-    pub repetitions: Option<[Vec<u32>; 2]>,
+    /// known of a side, and its runs are independent of those of other cells.
+    pub repetitions: [Option<Vec<u32>>; 2],
 }
 
 /// The runs of one cell on one side, in logarithms.
@@ -108,10 +108,7 @@ impl<'a> CellRuns<'a> {
 impl RunPair {
     /// Both sides; none where one has no runs.
     fn sides(&self) -> Option<(CellRuns<'_>, CellRuns<'_>)> {
-        let [before, after] = self
-            .repetitions
-            .as_ref()
-            .map_or([None, None], |[base, other]| [Some(base.as_slice()), Some(other.as_slice())]);
+        let [before, after] = self.repetitions.each_ref().map(Option::as_deref);
         Some((CellRuns::of(&self.base, before)?, CellRuns::of(&self.other, after)?))
     }
 
@@ -389,7 +386,7 @@ pub fn judge_results(
         let of_runs = |(before, after)| RunPair {
             base: runs(before),
             other: runs(after),
-            repetitions: blocks::numbers(before).zip(blocks::numbers(after)).map(<[_; 2]>::from),
+            repetitions: [before, after].map(blocks::numbers),
         };
         let pairs: Vec<RunPair> = cells.iter().copied().map(of_runs).collect();
         for ((cell, _), pair) in cells.iter().zip(&pairs) {
@@ -465,13 +462,13 @@ mod tests {
     }
 
     fn pair(base: &[f64], other: &[f64]) -> RunPair {
-        RunPair { base: base.to_vec(), other: other.to_vec(), repetitions: None }
+        RunPair { base: base.to_vec(), other: other.to_vec(), repetitions: [None, None] }
     }
 
     /// The same where the runs are those of the repetitions from 0.
     fn numbered(pair: RunPair) -> RunPair {
-        let numbers = |runs: &[f64]| -> Vec<u32> { (0..).take(runs.len()).collect() };
-        RunPair { repetitions: Some([numbers(&pair.base), numbers(&pair.other)]), ..pair }
+        let numbers = |runs: &[f64]| -> Option<Vec<u32>> { Some((0..).take(runs.len()).collect()) };
+        RunPair { repetitions: [numbers(&pair.base), numbers(&pair.other)], ..pair }
     }
 
     fn of(text: &str, pairs: &[RunPair]) -> RegressionAnswer {
@@ -602,6 +599,13 @@ mod tests {
         let interval = answer.interval.unwrap();
         assert!((interval.low - 0.607).abs() < 1e-3 && (interval.high - 1.321).abs() < 1e-3, "{interval:?}");
         assert!(matches!(answer.more, Some(MoreRepetitions::Some(100..=135))), "{answer:?}");
+        // Nor where the base is of an earlier build, which wrote no numbers.
+        let of_one = |pair: RunPair| {
+            let [_, other] = pair.repetitions;
+            RunPair { repetitions: [None, other], ..pair }
+        };
+        let cells: Vec<RunPair> = cells.into_iter().map(of_one).collect();
+        assert_eq!(of("x < -5%", &cells).verdict, RegressionVerdict::NoConclusion);
     }
 
     /// The runs of cells that have so many, from the first repetition on: each repetition 17 %

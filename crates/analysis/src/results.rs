@@ -80,6 +80,10 @@ pub struct Results {
 
 /// What follows a program among versions where its build is told.
 pub const BUILD: &str = " build";
+/// What the address of a machine follows there.
+pub const AT: &str = ", at ";
+/// What the node of a pod follows there.
+pub const NODE: &str = ", on node ";
 
 /// Where the trials ran and with what. Words as they were found; empty where nothing was.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

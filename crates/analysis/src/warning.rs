@@ -203,7 +203,7 @@ pub enum Warning {
         /// By how much anchors may differ, as a share.
         within: f64,
     },
-    /// Repetitions have trials, and no complete run of the anchor.
+    /// Repetitions have trials, and no run of the anchor beside them.
     AnchorMissing {
         /// Which, from 0.
         blocks: Vec<u32>,
@@ -383,7 +383,7 @@ impl fmt::Display for Warning {
             }
             Self::AnchorMissing { blocks } => write!(
                 f,
-                "No run of the anchor is complete in repetition {}: whether the machine was the same then is not known.",
+                "No run of the anchor stands beside the trials of repetition {}: whether the machine was the same then is not known.",
                 from_one(blocks)
             ),
             Self::AnchorScatters { least, most } => write!(
@@ -514,7 +514,7 @@ impl Warning {
                 "Find out what else the machine did then; remove these trials and run again to have them measured anew."
             }
             Self::AnchorMissing { .. } => {
-                "Read in `failed/` why it failed, if it did, and run the experiment again: it goes on with these."
+                "Read in `failed/` why it failed, if it did, and run the experiment again: it goes on with these. Of trials of another day it says nothing: run the whole in another directory."
             }
             Self::AnchorScatters { .. } => {
                 "Differences between cells below this one say nothing: measure longer, or on a machine with nothing else to do."

@@ -1,6 +1,6 @@
 //! What is asked of a database that decides for itself, and what it answers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use krarup_record::ServerVisit;
 use krarup_units::{Nanos, Stamp};
@@ -213,6 +213,8 @@ pub struct ResultRow {
     pub ttr: u32,
     /// What comes back with it to those that speak memcached's protocol.
     pub flags: u32,
+    /// Its tube, where that is told.
+    pub tube: Option<Arc<str>>,
     /// The message, if it was asked for.
     pub body: Arc<[u8]>,
 }
@@ -291,13 +293,15 @@ pub enum DatabaseReply {
     Backlog(Backlog),
     /// The database refuses, and will again.
     Failed(String),
+    /// It was not asked: the request is not wanted any more.
+    NotAsked,
 }
 
 impl DatabaseReply {
     /// Whether something was done.
     pub(crate) fn is_done(&self) -> bool {
         match self {
-            Self::Failed(_) | Self::Count(0) => false,
+            Self::Failed(_) | Self::NotAsked | Self::Count(0) => false,
             Self::Lines(lines) => lines.iter().any(|line| line.word != ResultCode::None),
             _ => true,
         }
@@ -313,6 +317,16 @@ pub struct QueuedRequest {
     pub query: DatabaseRequest,
     /// It belongs to the same client request as the one before it, and goes into its statement.
     pub joins: bool,
+    /// The client that takes something, for as long as it is there. None: what is asked is to be
+    /// done whatever becomes of its client.
+    pub client: Option<Weak<()>>,
+}
+
+impl QueuedRequest {
+    /// Whether there is a client for what it would take, if it takes anything.
+    pub fn is_wanted(&self) -> bool {
+        self.client.as_ref().is_none_or(|client| client.strong_count() > 0)
+    }
 }
 
 /// What the way there and back was like.

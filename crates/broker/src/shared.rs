@@ -44,6 +44,8 @@ use waits::SharedWaits;
 
 /// Bytes that a message on its way to the database is counted with beside its body.
 const OVERHEAD: u64 = 320;
+/// Seconds by which a message that is over at once is delayed: a sweep finds it before any client.
+const UNSEEN: u32 = 60;
 
 /// Settings of a broker that shares its queues with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +162,9 @@ impl SharedQueues {
         self.connections = self.connections.wrapping_add(1);
         let taker = self.settings.number << 32 | Taker::from(self.connections);
         let leases = IdMap::default();
-        self.holders[place] = Some(Holder { taker, out: None, leases, look_at: MOST_LEASES, wait: None });
+        let here = Arc::default();
+        self.holders[place] =
+            Some(Holder { taker, here, out: None, leases, look_at: MOST_LEASES, wait: None });
     }
 
     /// It goes: what it held is ready again.
@@ -178,7 +182,7 @@ impl SharedQueues {
         let query = DatabaseRequest::Move { id, taker, what: StateChange::GiveBack };
         let what = For::GiveBack(id, tube);
         self.underway.insert(number, Underway { client: 0, taker, number, what, writes: true });
-        self.asked.push(QueuedRequest { number, query, joins: false });
+        self.asked.push(QueuedRequest { number, query, joins: false, client: None });
     }
 
     fn holder(&mut self, client: ClientId) -> &mut Holder {
@@ -242,10 +246,10 @@ impl SharedQueues {
 
     /// All messages of a tube go, and it stays, known here or not; under which number it will be
     /// answered.
-    pub(crate) fn query_empty(&mut self, client: ClientId, tube: &str, known: bool) -> u64 {
+    pub(crate) fn query_empty(&mut self, client: ClientId, tube: &str, known: bool, now: Stamp) -> u64 {
         let slot = self.next_number();
         let query = RareRequest::DeleteTube { tube: tube.into(), known, whole: false, last: None };
-        self.send(client, slot, DatabaseRequest::Once(query), For::DeleteTube);
+        self.send(client, slot, DatabaseRequest::Once(query), For::DeleteTube(tube.into(), now));
         slot
     }
 
@@ -351,7 +355,7 @@ impl SharedQueues {
             Request::DeleteTube(tube) => {
                 let known = queues.has_tube(tube);
                 let query = RareRequest::DeleteTube { tube: tube.into(), known, whole: true, last: None };
-                (once(query), For::DeleteTube)
+                (once(query), For::DeleteTube(tube.into(), now))
             }
             Request::LimitTube { tube, most, dead } => {
                 let dead = dead.filter(|_| most > 0).map(Into::into);
@@ -410,8 +414,9 @@ impl SharedQueues {
             write::line(out, ReplyWord::NotLoggedIn);
             return None;
         }
-        if put.lives == Some(0) {
-            // It would be gone before any client could see it.
+        let is_over = put.lives == Some(0);
+        if is_over && put.key.is_none() {
+            // It would be gone before any client could see it. Keys are in the database alone.
             self.put += 1;
             queues.have_expired(1);
             write::numbered(out, ReplyWord::Inserted, 0);
@@ -426,7 +431,8 @@ impl SharedQueues {
         queues.is_producer(client);
         let tube: Arc<str> = put.tube.unwrap_or_else(|| queues.used(client)).into();
         let receiver: Option<Arc<str>> = put.receiver.map(Into::into);
-        let what = For::Put(Arc::clone(&tube), receiver.clone(), size, put.delay);
+        let delay = if is_over { put.delay.max(UNSEEN) } else { put.delay };
+        let what = For::Put(Arc::clone(&tube), receiver.clone(), size, delay);
         let query = DatabaseRequest::New(NewMessage {
             tube,
             sender,
@@ -434,7 +440,7 @@ impl SharedQueues {
             key: put.key.map(Into::into),
             strict: put.strict,
             priority: put.priority,
-            delay: put.delay,
+            delay,
             ttr: put.ttr.max(1),
             flags: put.flags,
             lives: put.lives,
@@ -449,12 +455,13 @@ impl SharedQueues {
         let kind = query.kind();
         let holder = self.holder(client);
         let taker = holder.taker;
+        let taking = (kind == StatementKind::Take).then(|| Arc::downgrade(&holder.here));
         let joins = holder.out.is_some_and(|(other, _)| other == kind);
         holder.out = Some((kind, holder.out.map_or(0, |(_, count)| count) + 1));
         let number = self.next_number();
         let writes = query.writes();
         self.underway.insert(number, Underway { client, taker, number: slot, what, writes });
-        self.asked.push(QueuedRequest { number, query, joins });
+        self.asked.push(QueuedRequest { number, query, joins, client: taking });
     }
 
     /// A part of what was asked is done. The rest is asked behind what others have asked meanwhile,
@@ -465,7 +472,8 @@ impl SharedQueues {
         }
         let number = self.next_number();
         self.underway.insert(number, asked);
-        self.asked.push(QueuedRequest { number, query: DatabaseRequest::Once(rest), joins: false });
+        let query = DatabaseRequest::Once(rest);
+        self.asked.push(QueuedRequest { number, query, joins: false, client: None });
     }
 }
 

@@ -68,8 +68,8 @@ pub(crate) struct AnalyzeArgs {
     /// or like 2026-11-22T07:30:00Z
     #[arg(long, value_name = "FROM,TO", value_parser = wall_span)]
     between: Option<WallSpan>,
-    /// Write what was counted into this file, as JSON, and no tables
-    #[arg(long, value_name = "FILE", conflicts_with = "form")]
+    /// Write what was counted into this file, as JSON, and no tables; `-` for stdout
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["form", "html"])]
     part: Option<PathBuf>,
     /// Read only share I of N of the rows, into the file --part: any machine may read any of them,
     /// in any order
@@ -284,7 +284,10 @@ impl RowReading {
         };
         let run = match args.between {
             Some(span) => rows.span_between(span.from, span.to),
-            None => rows.span().ok_or_else(|| wrong(&"it has no row"))?,
+            None => rows.span().ok_or_else(|| {
+                wrong(&"it has no row")
+                    .hint("no request ended meanwhile: of several, name those that have rows")
+            })?,
         };
         let measured = measured.filter(|_| args.between.is_none());
         let cut = cut(run, args, measured.map(|(from, to)| Span::between(from, to, rows.run().epoch_unix)));

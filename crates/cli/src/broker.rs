@@ -22,7 +22,7 @@ use self::records::BrokerRecords;
 use self::signals::{Follows, ProcessSignals};
 use self::waiting::Reached;
 use crate::failure::Failure;
-use crate::limits::limits;
+use crate::limits::{LONGEST, limits, shutdown_limit};
 use crate::{input, output};
 
 pub(crate) use self::args::BrokerArgs;
@@ -36,18 +36,28 @@ mod shards;
 mod signals;
 mod waiting;
 
-/// The longest time that a flag may ask for, in seconds: a hundred years, about. Times are counted
-/// in nanoseconds.
-const LONGEST: f64 = 36_500.0 * 86_400.0;
-
 pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
+    // First: a program that is started before would have them, too.
+    let inherited = listen::inherited();
     output::begin_service();
     let signals = ProcessSignals::listen()?;
+    listen::all_used(inherited.len(), 1 + usize::from(args.memcached_listen.is_some()))?;
     let largest = u32::try_from(args.max_message_size.0)
         .ok()
         .filter(|largest| *largest <= 1 << 30)
-        .ok_or_else(|| Failure::usage("--max-message-size is at most 1GiB"))?;
+        .ok_or_else(|| {
+            Failure::usage("--max-message-size is at most 1GiB")
+                .hint("keep what is larger elsewhere, and put its name")
+        })?;
     check(args)?;
+    if inherited.is_empty() {
+        check_addresses(args)?;
+    }
+    let acceptor = args.tls.acceptor()?;
+    if let Some(acceptor) = &acceptor {
+        signals.reloads(acceptor);
+    }
+    let secret = args.secret.as_deref().map(secret).transpose()?;
     if let Some(folder) = &args.stats_dir {
         // Now, and not after a long run.
         fs::create_dir_all(folder).map_err(|error| {
@@ -64,15 +74,11 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         None => None,
     };
     let place = database(args, embedded.as_ref().map(embedded::EmbeddedPostgres::url), largest)?;
-    let acceptor = args.tls.acceptor()?;
-    if let Some(acceptor) = &acceptor {
-        signals.reloads(acceptor);
-    }
     let base = Base {
         clock,
         largest,
-        secret: args.secret.as_deref().map(secret).transpose()?,
-        inherited: listen::inherited(),
+        secret,
+        inherited,
         admin: match args.shards {
             0 | 1 => {
                 let why = if place.is_some() { ASKS } else { LOADS };
@@ -83,7 +89,6 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<(), Failure> {
         tls: acceptor,
         signals,
     };
-    listen::all_used(base.inherited.len(), 1 + usize::from(args.memcached_listen.is_some()))?;
     if place.is_some() && embedded.is_none() {
         warn_of_address(args, base.inherited.first());
     }
@@ -135,10 +140,7 @@ fn check(args: &BrokerArgs) -> Result<(), Failure> {
         return Err(Failure::usage("--remember-keys is at most 36500d")
             .hint("a duplicate comes within hours: --remember-keys 1d"));
     }
-    if args.shutdown_limit > LONGEST {
-        return Err(Failure::usage("--shutdown-limit is at most 36500d")
-            .hint("clients take their answers within seconds: --shutdown-limit 30s"));
-    }
+    shutdown_limit(args.shutdown_limit)?;
     let is_no_host = |address: &&Address| address.file().is_some() || address.service().is_some();
     if let Some(address) = args.advertise.as_ref().filter(is_no_host) {
         return Err(Failure::usage(format!("--advertise: {address} is no host and port")).hint(
@@ -146,6 +148,26 @@ fn check(args: &BrokerArgs) -> Result<(), Failure> {
         ));
     }
     args.memory_warning().iter().for_each(|warning| eprintln!("warning: {warning}"));
+    Ok(())
+}
+
+/// Refuses one address for two purposes: where it is listened on for the second, another process
+/// would seem to have it.
+fn check_addresses(args: &BrokerArgs) -> Result<(), Failure> {
+    let flags = [
+        ("--listen", Some(&args.listen)),
+        ("--memcached-listen", args.memcached_listen.as_ref()),
+        ("--admin", args.admin.as_ref()),
+    ];
+    let given = flags.into_iter().filter_map(|(flag, address)| Some((flag, address?)));
+    let fixed: Vec<_> = given.filter(|(_, address)| address.port != 0 || address.file().is_some()).collect();
+    for (place, (flag, address)) in fixed.iter().enumerate() {
+        if let Some((other, _)) = fixed[..place].iter().find(|(_, before)| before == address) {
+            return Err(
+                Failure::usage(format!("{other} and {flag} are both {address}")).hint("give each its own")
+            );
+        }
+    }
     Ok(())
 }
 
@@ -325,12 +347,12 @@ fn share(place: &Database, base: &Base, reached: Reached) -> Result<Option<Shari
 
 /// The secret that clients must say.
 fn secret(path: &std::path::Path) -> Result<String, Failure> {
+    const HINT: &str = "its first line has 1 to 200 letters, digits or -+/;.$_(), a hyphen not first";
     let name = path.display();
-    let text = input::text(path)?;
+    let text = input::text(path).map_err(|why| why.or_hint(HINT))?;
     let line = text.lines().next().unwrap_or_default().trim();
     if krarup_beanstalk::name::name(line.as_bytes()).is_none() {
-        return Err(Failure::usage(format!("the first line of {name} is no secret"))
-            .hint("1 to 200 letters, digits or -+/;.$_(), a hyphen not first"));
+        return Err(Failure::usage(format!("the first line of {name} is no secret")).hint(HINT));
     }
     Ok(line.to_owned())
 }

@@ -3,13 +3,12 @@
 use clap::Args;
 use krarup_cache::{Bounds, statistics};
 use krarup_serve::cache::{CacheServer, CacheSettings};
-use krarup_units::Address;
-use krarup_units::{Bytes, Mistake, Nanos, text};
+use krarup_units::{Address, Bytes, Mistake, text};
 
 use crate::failure::Failure;
-use crate::flags::{Flags, whole};
+use crate::flags::{self, Flags, whole};
 use crate::last_steps::LastSteps;
-use crate::limits::{CacheEdge, limits, tell_memory};
+use crate::limits::{self, CacheEdge, limits, tell_memory};
 use crate::output;
 use crate::tls::{self, TlsArgs};
 
@@ -89,15 +88,16 @@ pub(crate) fn run(args: &CacheArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--memory {memory} cannot hold one item of {max_item_size}"))
             .hint(format!("allow {} or more, or smaller items with --max-item-size", Bytes(smallest))));
     }
+    let shutdown_limit = limits::shutdown_limit(shutdown_limit)?;
+    let listen = listen.clone().map_or_else(|| flags::address(host, port), Ok)?;
     let acceptor = tls.acceptor()?;
-    let address = listen.clone().unwrap_or_else(|| Address { host: host.clone(), port });
     let settings = CacheSettings {
-        listen: address,
+        listen,
         tls: acceptor.clone(),
         bounds: Bounds { memory: memory.0, item: max_item_size.0 },
         connections: connections as usize,
         clients: limits(&edge.settings()),
-        shutdown_limit: Nanos::from_seconds(shutdown_limit),
+        shutdown_limit,
         version: VERSION.to_owned(),
     };
     output::begin_service();

@@ -297,25 +297,29 @@ pub(crate) fn no_results(path: &Path) -> Failure {
 /// What stands in a file or a folder.
 fn measured(path: &Path) -> Result<Measured, Failure> {
     let results = path.join(RESULTS);
-    if results.is_file() {
-        return of_results(&results).map(|found| Measured::Results(Box::new(found)));
+    // One of another program is a run among others.
+    if results.is_file()
+        && let found @ Measured::Results(_) = in_file(&results)?
+    {
+        return Ok(found);
     }
     // The directory of an experiment with trials and without results.
     let only_trials = ResultsDirectory::at(path).trials().is_dir();
     if only_trials || fs::metadata(path).is_err() {
         return Err(no_results(path));
     }
-    if path.is_dir() {
-        return folder(path).map(Measured::Runs);
-    }
-    // A file that is named results.json is one, whatever is wrong with it.
-    if path.file_name().is_some_and(|name| name == RESULTS) {
-        return of_results(path).map(|found| Measured::Results(Box::new(found)));
-    }
-    match input::json(path) {
-        Ok(found) => Ok(Measured::Results(Box::new(found))),
-        Err(_) => file(path).map(Measured::Runs),
-    }
+    if path.is_dir() { folder(path).map(Measured::Runs) } else { in_file(path) }
+}
+
+/// What stands in a file. One that is named as ours and is of no other program is ours, whatever is
+/// wrong with it.
+fn in_file(path: &Path) -> Result<Measured, Failure> {
+    let why = match of_results(path) {
+        Ok(found) => return Ok(Measured::Results(Box::new(found))),
+        Err(why) => why,
+    };
+    let is_named = path.file_name().is_some_and(|name| name == RESULTS);
+    file(path).map(Measured::Runs).map_err(|of_others| if is_named { why } else { of_others })
 }
 
 /// The results in this file.

@@ -724,7 +724,8 @@ fn calibrate(
 ) -> Result<(), Failure> {
     let RecordedExperiment { spec, store, .. } = records;
     if !begins {
-        starter.calibrations = trials::calibrations(&input::json(&store.directory().join(ENVIRONMENT))?);
+        let kept: Environment = input::json(&store.directory().join(ENVIRONMENT))?;
+        starter.calibrations = trials::calibrations(&kept, system);
     }
     let known = starter.calibrations.len();
     starter.calibrate(spec).map_err(|error| ended(stop, &error))?;

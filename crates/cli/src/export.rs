@@ -18,7 +18,7 @@ use krarup_report::{csv, sweep};
 use crate::failure::Failure;
 use crate::{input, trials, written};
 
-/// Writes every complete trial and the table of all cells into `folder`.
+/// Writes every complete trial that can be read and the table of all cells into `folder`.
 ///
 /// A trial's clients are tables as memtier_benchmark prints them, or what another program wrote;
 /// its middlewares what each did second by second and operation by operation.
@@ -38,14 +38,23 @@ pub(crate) fn write(
     );
     let identities = trials::identities(plan, store)?;
     let memtier = parse(&[]).map_err(Failure::run)?;
+    let left_out = results.anchor.as_ref().map_or(&[][..], |anchor| &anchor.left_out);
     for cell in &plan.cells {
         for repetition in 0..spec.repetitions.most() {
             let Some((trial, manifest)) = store.complete(cell, repetition, &identities) else { continue };
+            let files = result_files(&trial, cell.count(&spec.stations.clients, 1));
+            let loads = files.iter().map(|file| input::json(file)).collect::<Result<Vec<LoadResult>, _>>();
+            let loads = match loads {
+                Ok(loads) => loads,
+                Err(why) => {
+                    why.warn("its trial is left out");
+                    continue;
+                }
+            };
             let name = format!("{}/{repetition}", cell.folder);
             let place = folder.join(&name);
             fs::create_dir_all(&place).map_err(unwritable)?;
-            let files = result_files(&trial, cell.count(&spec.stations.clients, 1));
-            for (number, file) in (1..).zip(files) {
+            for (number, load) in (1..).zip(loads) {
                 let log = place.join(format!("client_{number:02}.log"));
                 // More than was read from it stands in what another program wrote.
                 let written = trial.join("said").join(number.to_string());
@@ -53,7 +62,6 @@ pub(crate) fn write(
                     fs::copy(written, log).map_err(unwritable)?;
                     continue;
                 }
-                let load: LoadResult = input::json(&file)?;
                 written::save(&log, &output::table(&memtier, &[load])).map_err(unwritable)?;
             }
             for number in 1.. {
@@ -66,6 +74,17 @@ pub(crate) fn write(
             let levels: Vec<String> =
                 cell.levels.iter().map(|(name, level)| format!("{name} {level}")).collect();
             let _ = writeln!(readme, "\n{name}: {}", levels.join(", "));
+            let is_counted = results.cells.iter().any(|known| {
+                let mut runs = known.repetitions.iter().map(|run| run.repetition);
+                known.factors == cell.named_levels() && runs.any(|run| run == repetition)
+            });
+            if !is_counted {
+                let why = match left_out.contains(&repetition) {
+                    true => "the anchor says that the machine was another than in most repetitions",
+                    false => "what else it recorded cannot be read",
+                };
+                let _ = writeln!(readme, "  not in processed.log: {why}");
+            }
             if let Some(by) = manifest.slower {
                 let _ = writeln!(
                     readme,

@@ -1,11 +1,13 @@
 //! The flags of settings, from their table: name, help, default and bounds.
 
 use std::ffi::OsStr;
+use std::net::Ipv6Addr;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use krarup_settings::{Flag, Mistake, Mistakes, Setting, SettingsTable, said};
+use krarup_units::Address;
 
 /// Which settings of a table are flags of a subcommand: those that have a flag.
 pub(crate) trait Chosen: Clone + 'static {
@@ -85,6 +87,25 @@ pub(crate) fn whole<T: TryFrom<u64> + Clone + Send + Sync + 'static>(
     }
 }
 
+/// The address that memcached's two flags give: `host` behind -l, and behind -p its port.
+///
+/// # Errors
+/// Behind -l stands something else than a host.
+pub(crate) fn address(host: &str, port: u16) -> Result<Address, Mistake> {
+    let number = host.split('%').next().unwrap_or_default();
+    let is_bare = number.parse::<Ipv6Addr>().is_ok();
+    if host.contains('/')
+        || (host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) && !is_bare)
+    {
+        return Err(Mistake::new(
+            format!("-l: `{host}` is no address alone"),
+            "write it like 127.0.0.1 or ::1, and the port with -p; --listen takes both, or unix:/path",
+        ));
+    }
+    let text = if is_bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    text.parse::<Address>().map_err(|why| why.of("-l"))
+}
+
 /// Any count that fits.
 pub(crate) fn count<T: TryFrom<u64> + Clone + Send + Sync + 'static>(text: &str) -> Result<T, Mistake> {
     whole(0, u64::MAX)(text)
@@ -155,6 +176,17 @@ impl<S: Chosen> FromArgMatches for Flags<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_host_of_an_address_may_be_a_number_of_either_kind_and_nothing_else() {
+        for host in ["::1", "[::1]"] {
+            assert_eq!(address(host, 9), Ok(Address { host: "::1".into(), port: 9 }));
+        }
+        assert_eq!(address("cache.example", 9).unwrap().to_string(), "cache.example:9");
+        for host in ["127.0.0.1:8", "[::1]:8", "[::1", "/run/k.sock", "unix:/run/k.sock", ""] {
+            assert!(address(host, 9).unwrap_err().to_string().starts_with("-l: "), "{host}");
+        }
+    }
 
     #[test]
     fn a_count_may_have_a_prefix_and_keeps_its_bounds() {

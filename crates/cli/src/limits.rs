@@ -3,8 +3,14 @@
 use krarup_proxy::Edge;
 use krarup_serve::proxy::listening;
 use krarup_serve::{ClientLimits, MemoryNotice};
+use krarup_units::Nanos;
 
+use crate::failure::Failure;
 use crate::flags::Chosen;
+
+/// The longest time that a flag may ask for, in seconds: a hundred years, about. Times are counted
+/// in nanoseconds.
+pub(crate) const LONGEST: f64 = 36_500.0 * 86_400.0;
 
 /// Those of the cache.
 #[derive(Clone)]
@@ -23,6 +29,18 @@ impl Chosen for BrokerEdge {
     type Of = Edge;
     const KEYS: &'static [&'static str] =
         &["socket_mode", "backlog", "idle_timeout", "login_timeout", "memory"];
+}
+
+/// How long a stop may take, of that many seconds.
+///
+/// # Errors
+/// They are more than can be counted.
+pub(crate) fn shutdown_limit(seconds: f64) -> Result<Nanos, Failure> {
+    if seconds > LONGEST {
+        return Err(Failure::usage("--shutdown-limit is at most 36500d")
+            .hint("clients take their answers within seconds: --shutdown-limit 30s"));
+    }
+    Ok(Nanos::from_seconds(seconds))
 }
 
 /// What the driver must know of them.

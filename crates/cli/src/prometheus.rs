@@ -152,6 +152,7 @@ impl Prometheus {
         })?;
         let answer: RangeAnswer = serde_json::from_str(&text).map_err(|error| {
             Failure::usage(format!("what {} answers is no series of Prometheus: {error}", self.address))
+                .hint("is it the address of a Prometheus, and the expression PromQL?")
                 .at(flag)
         })?;
         match &answer.data.result[..] {

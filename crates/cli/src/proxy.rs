@@ -26,7 +26,7 @@ use krarup_units::{Address, Mistake, Nanos};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::flags::{Flags, WithWords};
+use crate::flags::{Flags, WithWords, address};
 use crate::last_steps::LastSteps;
 use crate::rows::{self, RowFileArgs, RowKeyArgs, listener};
 use crate::{headroom_page, input, limits, output, recorded_headroom};
@@ -146,19 +146,10 @@ impl ProxyArgs {
         // A unix socket has neither an address nor a port.
         let base = if configured.file().is_some() { Config::default().listen } else { configured };
         let port = self.port.unwrap_or(base.port);
-        let Some(host) = &self.address else { return Ok(Address { port, ..base }) };
-        let number = host.split('%').next().unwrap_or_default();
-        let is_bare = number.parse::<std::net::Ipv6Addr>().is_ok();
-        if host.contains('/')
-            || (host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) && !is_bare)
-        {
-            return Err(Mistake::new(
-                format!("-l: `{host}` is no address alone"),
-                "write it like 127.0.0.1 or ::1, and the port with -p; --listen takes both, or unix:/path",
-            ));
+        match &self.address {
+            Some(host) => address(host, port),
+            None => Ok(Address { port, ..base }),
         }
-        let text = if is_bare { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        text.parse::<Address>().map_err(|why| why.of("-l"))
     }
 }
 
@@ -303,10 +294,15 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
         }
         Engine::Threads => threads::run(config, cores.pop().expect("there is one"), clock, tell),
     };
-    let mut ended = ended.map_err(|why| {
-        let begun = listens.load(Ordering::Relaxed);
-        if begun { Failure::run(why) } else { Failure::beginning(why) }
-    })?;
+    let keep = || writer.map_or(Ok(()), |writer| rows::finish(writer, args.rows_name()));
+    let mut ended = match ended {
+        Ok(ended) => ended,
+        Err(why) if listens.load(Ordering::Relaxed) => {
+            return Failure::of_both(Err(Failure::run(why)), keep());
+        }
+        // What an earlier run has written stays.
+        Err(why) => return Err(Failure::beginning(why)),
+    };
     let _until_written = LastSteps::begin();
     ended.core.end_rows();
     let mut summary = ProxySummary::of(&ended.core, ended.stopped);
@@ -319,8 +315,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     }
     let folder = args.stats_dir.as_deref();
     let saved = folder.map_or(Ok(()), |folder| save_statistics(folder, ended, &summary, run));
-    let kept = writer.map_or(Ok(()), |writer| rows::finish(writer, args.rows_name()));
-    Failure::of_both(saved, kept)
+    Failure::of_both(saved, keep())
 }
 
 /// Writes what was recorded, its summary, and what is said of the headroom at the end, into a

@@ -1,6 +1,7 @@
 //! From the trials of a directory to its results, and from these to the report's files.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use krarup_analysis::anchor::{self, AnchorRuns};
@@ -18,8 +19,8 @@ use krarup_lab::plan::{Plan, PlannedCell, is_anchor_run};
 use krarup_lab::spec::{Repetitions, Spec};
 use krarup_lab::store::{Manifest, ResultsDirectory};
 use krarup_record::scaled::ScaledTestbed;
-use krarup_report::Page;
 use krarup_report::document::Document;
+use krarup_report::{Page, html};
 use krarup_units::Seconds;
 
 use crate::failure::Failure;
@@ -100,10 +101,7 @@ impl RecordedExperiment<'_> {
             results.scaled_by(kept.testbed);
         }
         results.middleware_cores = middleware_cores(spec, results.environment.cores);
-        results.ended_early = results.cells.iter().any(|cell| {
-            let runs: Vec<_> = cell.repetitions.iter().map(|one| (one.throughput, one.response)).collect();
-            ends_early(&spec.repetitions, &runs)
-        });
+        results.ended_early = self.ended_early()?;
         let concern = |warning| Concern { levels: None, warning };
         results.concerns.extend(anchor.iter().flat_map(AnchorRuns::warnings).map(concern));
         if spec.anchor.is_some() {
@@ -131,9 +129,25 @@ impl RecordedExperiment<'_> {
         Ok(results)
     }
 
+    /// Whether a cell was run less often than it could have been because its runs agreed, those
+    /// that an anchor leaves out of the figures among them.
+    fn ended_early(&self) -> Result<bool, Failure> {
+        let Self { spec, plan, store } = *self;
+        if spec.repetitions.until.is_none() {
+            return Ok(false);
+        }
+        let identities = trials::identities(plan, store)?;
+        let ended = |cell: &PlannedCell| {
+            let runs = (0..spec.repetitions.most()).filter_map(|run| store.complete(cell, run, &identities));
+            let runs: Vec<_> = runs.map(|(_, one)| (one.throughput, one.response)).collect();
+            ends_early(&spec.repetitions, &runs)
+        };
+        Ok(plan.cells.iter().any(ended))
+    }
+
     /// What cannot be read any more: manifests, and what `known` says of the rest of a trial.
     fn unread(&self, known: &KnownTrials) -> impl Iterator<Item = Concern> {
-        let of_manifest = |(file, why): (PathBuf, std::io::Error)| {
+        let of_manifest = |(file, why): (PathBuf, io::Error)| {
             // What a reader of JSON calls it says nothing to who looks for the file.
             let why = if why.get_ref().is_some() { "it is damaged".to_owned() } else { why.to_string() };
             (file.display().to_string(), why)
@@ -210,13 +224,15 @@ impl RecordedExperiment<'_> {
         let results = self.analyse(ended, also.against)?;
         let document = document(&results);
         let page = Page::of(&document);
+        let earlier = fs::read_to_string(out.join("report.html")).unwrap_or_default();
         let file = written::write(&page, out).map_err(unwritable)?;
         if also.markdown {
             let text = krarup_report::markdown::document(&document);
             store.write("report.md", text.as_bytes()).map_err(unwritable)?;
         }
+        let tables = out.join("tables");
+        remove_tables(&earlier, &page, &tables).map_err(unwritable)?;
         if also.latex {
-            let tables = out.join("tables");
             fs::create_dir_all(&tables).map_err(unwritable)?;
             for (name, text) in krarup_report::latex::files(&document) {
                 written::save(&tables.join(name), &text).map_err(unwritable)?;
@@ -228,6 +244,19 @@ impl RecordedExperiment<'_> {
         println!("{}", file.canonicalize().unwrap_or(file).display());
         Ok(WrittenReport { html: page.html, given_up: ended.given_up.len() })
     }
+}
+
+/// Removes the tables for LaTeX of what an earlier page had and this one has not.
+fn remove_tables(earlier: &str, page: &Page, tables: &Path) -> io::Result<()> {
+    let shown = html::downloads(earlier).filter(|(_, is_data)| !is_data);
+    for (name, _) in shown.filter(|(name, _)| page.csv.iter().all(|(own, _)| own != name)) {
+        let stem = name.strip_suffix(".csv").filter(|stem| !stem.contains(['/', '\\']));
+        let file = stem.map(|stem| tables.join(format!("{stem}.tex")));
+        if let Some(file) = file.filter(|file| file.is_file()) {
+            fs::remove_file(file)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether the runs of a cell, X and R of each, ended before there were most of them because they
@@ -250,7 +279,7 @@ pub(crate) fn middleware_cores(spec: &Spec, machine: u32) -> u32 {
 }
 
 /// That a directory cannot be written, with what the system said.
-pub(crate) fn unwritable_in(out: &Path) -> impl Fn(std::io::Error) -> Failure + Copy {
+pub(crate) fn unwritable_in(out: &Path) -> impl Fn(io::Error) -> Failure + Copy {
     move |error| Failure::run(format!("{} cannot be written: {error}", out.display()))
 }
 
@@ -298,7 +327,27 @@ fn print(results: &Results) {
 
 #[cfg(test)]
 mod tests {
+    use krarup_report::document::{Block, Section, Table};
+
     use super::*;
+
+    #[test]
+    fn tables_for_latex_that_only_an_earlier_report_had_go() {
+        let tables = std::env::temp_dir().join(format!("krarup-tables-{}", std::process::id()));
+        let page = |names: &[&str]| {
+            let table = |name: &&str| Block::Table(Table { name: (*name).to_owned(), ..Table::default() });
+            let sections = vec![Section { title: "all".into(), blocks: names.iter().map(table).collect() }];
+            Page::of(&Document { sections, ..Document::default() })
+        };
+        let (earlier, now) = (page(&["a", "b"]), page(&["a"]));
+        remove_tables(&earlier.html, &now, &tables).unwrap();
+        let files = ["a.tex", "b.tex", "notes.tex"].map(|name| tables.join(name));
+        fs::create_dir_all(&tables).unwrap();
+        files.iter().for_each(|file| fs::write(file, "% a table").unwrap());
+        remove_tables(&earlier.html, &now, &tables).unwrap();
+        assert_eq!(files.map(|file| file.exists()), [true, false, true]);
+        fs::remove_dir_all(tables).unwrap();
+    }
 
     #[test]
     fn models_are_told_the_processors_that_the_middleware_can_use() {

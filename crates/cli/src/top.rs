@@ -122,7 +122,7 @@ impl ColorChoice {
 
 pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     if !(0.05..=3_600.0).contains(&args.every) {
-        return Err(Failure::usage("--every is from 50ms to an hour"));
+        return Err(Failure::usage("--every is from 50ms to an hour").hint("write it like 250ms or 1s"));
     }
     let elapsed = Elapsed::begin();
     let instances = asking::instances(&args.addresses, &[])?;

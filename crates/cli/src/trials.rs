@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use krarup_analysis::anchor::{self, AnchorRun, AnchorRuns};
 use krarup_analysis::distribution::{QUANTILES, share_of, tail_length, tail_share};
-use krarup_analysis::results::{Environment, ProcessorLimit, Way};
+use krarup_analysis::results::{AT, Environment, NODE, ProcessorLimit, Way};
 use krarup_analysis::trial::{
     self, CellLevels, ClientOperation, ClientSide, ClientWindow, GeneratorWarning, HostLink,
     MiddlewareOperation, MiddlewareSide, MiddlewareWindow, ProcessCpu, ResponseCourse, ServerSide, Stretch,
@@ -17,7 +17,7 @@ use krarup_analysis::trial::{
 use krarup_lab::agent::facts::Facts;
 use krarup_lab::fault::Happened;
 use krarup_lab::identities::Identities;
-use krarup_lab::plan::{Plan, anchor_block};
+use krarup_lab::plan::{Plan, anchor_block, trial_time};
 use krarup_lab::platform::Platform;
 use krarup_lab::spec::{Program, Spec, StationRole};
 use krarup_lab::store::{self, Manifest, ResultsDirectory, TrialSystem, folders};
@@ -138,20 +138,54 @@ pub(crate) fn seals(
     Ok(plan.cells.iter().flat_map(of_cell).collect())
 }
 
-/// What the runs of the anchor that are complete say; none where there are none.
+/// How long after a trial, beside what attempts take, a run of the anchor may begin that stands
+/// beside it, or the other way round: a machine that was left longer may be another.
+const IDLE: Seconds = 3_600.0;
+
+/// What the runs of the anchor say that are complete and stand beside trials; none where there are
+/// none.
 pub(crate) fn anchor(
     spec: &Spec,
     plan: &Plan,
     store: &ResultsDirectory,
 ) -> Result<Option<AnchorRuns>, Failure> {
     let (Some(anchor), Some(cell)) = (&spec.anchor, plan.anchor(spec)) else { return Ok(None) };
+    let identities = identities(plan, store)?;
+    let most = spec.repetitions.most();
     let run = |manifest: Manifest| {
         let Manifest { repetition, started_unix, throughput, response, .. } = manifest;
-        let block = anchor_block(repetition).filter(|block| *block < spec.repetitions.most())?;
+        let block = anchor_block(repetition).filter(|block| *block < most)?;
         Some(AnchorRun { block, started_unix, throughput, response })
     };
-    let runs = store.anchor_runs(cell, &identities(plan, store)?).into_iter().filter_map(run).collect();
-    Ok(anchor::judge(&cell.name(), anchor.get_ref().within, runs))
+    let runs = store.anchor_runs(cell, &identities).into_iter().filter_map(run);
+    let trial = |cell, block| Some((block, store.complete(cell, block, &identities)?.1.started_unix));
+    let trials = plan.cells.iter().flat_map(|cell| (0..most).filter_map(move |block| trial(cell, block)));
+    // What fails, or is disturbed, is tried again between them.
+    let apart = IDLE + (f64::from(spec.retries) + 2.0) * trial_time(spec);
+    Ok(anchor::judge(&cell.name(), anchor.get_ref().within, beside_trials(runs, trials, apart)))
+}
+
+/// Those runs of the anchor that have a trial next to them in their block which began at most this
+/// far apart; of trials is told when they began. The others are of trials that are there no more,
+/// or beside those of another day, and say nothing of those that are.
+fn beside_trials(
+    runs: impl Iterator<Item = AnchorRun>,
+    trials: impl Iterator<Item = (u32, Seconds)>,
+    apart: Seconds,
+) -> Vec<AnchorRun> {
+    let runs = runs.map(|run| (run.block, run.started_unix, Some(run)));
+    let mut all: Vec<_> = runs.chain(trials.map(|(block, begun)| (block, begun, None))).collect();
+    all.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)));
+    let is_near = |one: &(u32, Seconds, Option<AnchorRun>), (block, begun): (u32, Seconds)| {
+        one.0 == block && one.2.is_none() && (one.1 - begun).abs() <= apart
+    };
+    let is_trial = |place: Option<usize>, run: (u32, Seconds)| {
+        place.and_then(|place| all.get(place)).is_some_and(|one| is_near(one, run))
+    };
+    let beside = all.iter().enumerate().filter(|(place, (block, begun, _))| {
+        is_trial(place.checked_sub(1), (*block, *begun)) || is_trial(Some(place + 1), (*block, *begun))
+    });
+    beside.filter_map(|(_, (.., run))| *run).collect()
 }
 
 /// Which trials belong to a directory that is read.
@@ -383,8 +417,6 @@ pub(crate) fn other_shares(trial: &TrialSystem, now: &BTreeMap<String, f64>) -> 
 const MACHINE: &str = "machine ";
 /// What the stations follow there that a machine is for.
 const FOR: &str = ", for ";
-/// What the node of a pod follows there.
-const NODE: &str = ", on node ";
 
 /// Whether this is a pod: it is another each time, and what its machine is stands elsewhere.
 fn is_pod((name, what): &(String, String)) -> bool {
@@ -403,14 +435,25 @@ fn limit(one: &LimitCalibration) -> ProcessorLimit {
     ProcessorLimit { machine, asked, plain, written, got }
 }
 
-/// What an environment says of the limits of its machines: trials of one directory have the same
-/// quotas.
-pub(crate) fn calibrations(environment: &Environment) -> Vec<LimitCalibration> {
+/// What an environment says of the limits of those of its machines that are the same `now`: trials
+/// of one machine have the same quotas, and what another gives by them is not known.
+pub(crate) fn calibrations(environment: &Environment, now: &Environment) -> Vec<LimitCalibration> {
+    let is_same = |one: &&ProcessorLimit| {
+        let name = format!("{MACHINE}{}", one.machine);
+        let machine = |of: &Environment| of.versions.iter().find(|(known, _)| *known == name).cloned();
+        match machine(now) {
+            Some(there) => machine(environment) == Some(there),
+            None => {
+                (&environment.cpu, environment.cores, &environment.kernel)
+                    == (&now.cpu, now.cores, &now.kernel)
+            }
+        }
+    };
     let known = |one: &ProcessorLimit| {
         let ProcessorLimit { machine, asked, plain, written, got } = one.clone();
         LimitCalibration { machine, asked, plain, written, got }
     };
-    environment.limits.iter().map(known).collect()
+    environment.limits.iter().filter(is_same).map(known).collect()
 }
 
 /// Other machines in place of this one: what they have in common, and each of them.
@@ -436,8 +479,7 @@ fn machines(environment: &mut Environment, others: &[Arc<Remote>], starter: &Sta
         let stations = stations.collect::<Vec<_>>().join(", ");
         let (memory, address) = (Bytes(*memory), &machine.address);
         let node = machine.node().map_or(String::new(), |node| format!("{NODE}{node}"));
-        let what =
-            format!("{cpu}, {cores} processors, {memory}, {kernel}, at {address}{FOR}{stations}{node}");
+        let what = format!("{cpu}, {cores} processors, {memory}, {kernel}{AT}{address}{FOR}{stations}{node}");
         environment.versions.push((format!("{MACHINE}{}", machine.name), what));
     }
 }
@@ -1073,6 +1115,57 @@ mod tests {
         let said = "the share of the servers was 0.0500 and is 0.0600";
         assert_eq!(other_shares(&trial, &now(0.06)), [said]);
         assert!(other_shares(&TrialSystem::default(), &now(0.06)).is_empty(), "earlier trials say none");
+    }
+
+    /// Trials that were removed, because their anchor disagreed, and measured on another day; or
+    /// that the anchor was added to.
+    #[test]
+    fn a_run_of_the_anchor_counts_where_a_trial_stands_beside_it() {
+        let run = |(block, started_unix)| AnchorRun { block, started_unix, throughput: 1.0, response: 1.0 };
+        let runs = [(0, 1.0), (0, 4.0), (1, 5.0), (1, 8.0), (1, 11.0), (1, 14.0)];
+        let beside = |trials: &[(u32, Seconds)]| -> Vec<Seconds> {
+            let found = beside_trials(runs.into_iter().map(run), trials.iter().copied(), 3.0);
+            found.iter().map(|one| one.started_unix).collect()
+        };
+        let [first, removed, later] = [(0, 2.0), (1, 6.0), (1, 12.0)];
+        assert_eq!(beside(&[first, removed, later]), [1.0, 4.0, 5.0, 8.0, 11.0, 14.0]);
+        assert_eq!(beside(&[first, later]), [1.0, 4.0, 11.0, 14.0]);
+        assert_eq!(beside(&[(0, 4.5)]), [4.0], "a trial of another block is none of its own");
+        assert!(beside(&[(0, 7.5)]).is_empty(), "a trial of another day");
+        assert!(beside(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_quota_that_was_tried_on_another_machine_is_tried_anew() {
+        let limit = |machine: &str| ProcessorLimit {
+            machine: machine.into(),
+            asked: 0.25,
+            plain: Some(0.24),
+            written: 0.26,
+            got: Some(0.25),
+        };
+        let on = |kernel: &str, machines: [&str; 2]| {
+            let versions = machines.map(|machine| (format!("{MACHINE}{machine}"), kernel.to_owned()));
+            let limits = machines.map(limit).into();
+            Environment { limits, versions: versions.into(), ..Environment::default() }
+        };
+        let of = |kept: &Environment, now: &Environment| -> Vec<String> {
+            calibrations(kept, now).into_iter().map(|one| one.machine).collect()
+        };
+        let first = on("Linux 1", ["h1", "h2"]);
+        assert_eq!(of(&first, &first), ["h1", "h2"]);
+        let mut updated = first.clone();
+        updated.versions[1].1 = "Linux 2".into();
+        assert_eq!(of(&first, &updated), ["h1"]);
+        let here = |kernel: &str| Environment {
+            kernel: kernel.into(),
+            limits: vec![limit("here")],
+            ..Environment::default()
+        };
+        assert_eq!(of(&here("Linux 1"), &here("Linux 1")), ["here"]);
+        for kept in ["Linux 1", "Linux 1 and Linux 2"] {
+            assert!(of(&here(kept), &here("Linux 2")).is_empty(), "{kept}");
+        }
     }
 
     /// Trials that were in no plan for a while: what stands beside them was written without them.

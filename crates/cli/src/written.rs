@@ -63,12 +63,17 @@ pub(crate) fn unwritten(path: &Path, why: &dyn Display) -> Failure {
     Failure::run(format!("{} cannot be written: {why}", path.display())).hint("choose another file")
 }
 
-/// Writes what one machine did of a work that several do: JSON, all of it or nothing.
+/// Writes what one machine did of a work that several do: JSON, all of it or nothing; to stdout if
+/// the name is `-`.
 ///
 /// # Errors
 /// Names the file; exit code 1.
 pub(crate) fn part(path: &Path, part: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(part).expect("a part is plain data");
+    if path == Path::new("-") {
+        print!("{text}");
+        return Ok(());
+    }
     save(path, &text).map_err(|error| Failure::run(error.to_string()))
 }
 
@@ -94,7 +99,8 @@ pub(crate) fn write(page: &Page, directory: &Path) -> io::Result<PathBuf> {
     Ok(file)
 }
 
-/// Writes a file, whole or not at all: where the disk is full, what stood there stays.
+/// Writes a file, whole or not at all: where the disk is full, what stood there stays. A device or
+/// a pipe is written into.
 ///
 /// # Errors
 /// What the file system said, with the path.
@@ -133,9 +139,25 @@ fn named(path: &Path, result: io::Result<()>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+
     use krarup_report::document::{Block, Section, Table};
 
     use super::*;
+
+    /// Such as `>(gzip >part.json.gz)` of a shell.
+    #[test]
+    fn a_pipe_is_written_into() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let name = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
+        writable(Path::new(&name)).unwrap();
+        save(Path::new(&name), "all of it").unwrap();
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "all of it");
+    }
 
     #[test]
     fn a_page_is_written_with_its_files_beside_it() {

@@ -44,6 +44,7 @@ use crate::waiting::{self, pid};
 
 pub mod facts;
 pub mod protocol;
+mod retention;
 
 /// Whether the run that an agent works for still goes on: [`hold`] takes the folder away at its
 /// end, and it must not be made again.
@@ -193,6 +194,7 @@ pub fn hold(folder: &Path) -> io::Result<()> {
     // Where no thread receives it any more, there is nothing to wait for.
     if say(&serde_json::to_string(&Facts::here()).expect("plain data")).is_ok() {
         tell_runner(WATCHES);
+        retention::remove_unused(folder);
         next(&messages, &stop, SILENCE);
     }
     sweep(&std::env::var(RUN).unwrap_or_default());

@@ -346,7 +346,10 @@ impl Account {
     /// From `to` on nothing is measured any more, though it was planned otherwise.
     pub fn cut(&mut self, to: Stamp) {
         self.measured.to = self.measured.to.min(to);
-        if self.segment.start < to && to < self.segment.end {
+        if self.segment.start >= to {
+            // A thread that is busy hears of it when the next second has begun.
+            self.segment.measured = false;
+        } else if to < self.segment.end {
             self.segment.end = to;
         }
     }
@@ -466,6 +469,19 @@ mod tests {
         let measured: Vec<_> =
             account.over.iter().map(|one| (one.measured, one.overall().tally.count)).collect();
         assert_eq!(measured, [(true, 0), (true, 1), (false, 1)]);
+    }
+
+    #[test]
+    fn a_second_that_began_after_the_stop_is_not_measured() {
+        let mut account = Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(9_000_000_000) }, 1);
+        answer(&mut account, 1_900_000_000);
+        answer(&mut account, 2_000_000_100);
+        account.cut(Stamp(1_999_999_900));
+        answer(&mut account, 2_300_000_000);
+        account.close(Stamp(2_400_000_000));
+        let measured: Vec<_> =
+            account.over.iter().map(|one| (one.measured, one.overall().tally.count)).collect();
+        assert_eq!(measured, [(true, 0), (true, 1), (false, 2)]);
     }
 
     proptest! {

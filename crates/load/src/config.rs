@@ -404,6 +404,15 @@ impl Load {
         self.parts().iter().map(least).min().unwrap_or(0)
     }
 
+    /// What no think time of any of its clients exceeds.
+    pub(crate) fn longest_think(&self) -> Seconds {
+        let longest = |class: &ClientClass| match class.arrivals {
+            Arrivals::Closed(think) => think.longest(),
+            Arrivals::Open(_) | Arrivals::Replay(_) => 0.0,
+        };
+        self.parts().iter().map(longest).fold(0.0, f64::max)
+    }
+
     /// How many requests may be under way at once: the clients of a closed load.
     pub fn clients(&self) -> u32 {
         self.parts().iter().map(|class| class.connections * class.pipeline).sum()

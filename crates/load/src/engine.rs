@@ -316,7 +316,7 @@ struct Connection {
     alarm: Stamp,
     /// How often it stands in the queue of free slots.
     queued: usize,
-    /// Since when it does not stand.
+    /// Since when it does not stand; one that is being made anew on purpose does until that fails.
     down: Option<Stamp>,
     /// How many requests it may still carry before it is made anew.
     left: u64,
@@ -439,11 +439,7 @@ impl GeneratorThread {
             if now >= deadline && events.is_empty() {
                 break;
             }
-            for event in &events {
-                if event.token() != WAKE && event.token() != TIMER {
-                    self.turn(event.token().0, &Ready::of(event));
-                }
-            }
+            self.turn_all(&events);
         }
         if self.up == 0 {
             let timed_out = || io::Error::new(io::ErrorKind::TimedOut, "no answer to the attempt to connect");
@@ -468,8 +464,17 @@ impl GeneratorThread {
         let (cpu_before, waited_before) = (cpu::thread(), run_queue.waited());
         self.account.rows = rows;
         self.processor_waits = ProcessorWaits::new(waited_before);
-        self.begin(clock);
         let mut events = Events::with_capacity(EVENTS);
+        // Servers may have closed connections while the beginning of the load was waited for.
+        loop {
+            let now = self.clock.now();
+            self.sleep(now, now, &mut events)?;
+            self.turn_all(&events);
+            if events.iter().count() < EVENTS {
+                break;
+            }
+        }
+        self.begin(clock);
         loop {
             let now = self.clock.now();
             let stopped = self.stop.get();
@@ -490,12 +495,7 @@ impl GeneratorThread {
                 break;
             }
             self.rest(now, &mut events, &run_queue)?;
-            for event in &events {
-                match event.token() {
-                    WAKE | TIMER => {}
-                    Token(number) => self.turn(number, &Ready::of(event)),
-                }
-            }
+            self.turn_all(&events);
         }
         let now = self.clock.now();
         if self.up > 0 {
@@ -730,9 +730,7 @@ impl GeneratorThread {
         }
         for connection in &self.connections {
             let Some(owner) = connection.owner else { continue };
-            // One that is being made anew after its number of requests is no fault.
-            let is_renewed = connection.left == 0 && connection.pause == FIRST_PAUSE;
-            if !is_renewed && !matches!(connection.link, Link::Up(_)) {
+            if connection.down.is_some() {
                 let budget = &mut self.owners[owner as usize].budget;
                 let due = connection.client.due_before(end).min(*budget);
                 count += due;
@@ -884,9 +882,6 @@ impl GeneratorThread {
         if let Link::Up(mut conn) = std::mem::replace(&mut connection.link, Link::Down) {
             conn.finish();
         }
-        connection.down.get_or_insert(now);
-        self.up -= 1;
-        self.standing.remove(1, now);
         self.account.roll(now);
         self.account.connection_renewed();
         self.begin_to_connect(number, now);
@@ -910,6 +905,16 @@ impl GeneratorThread {
             Moved::Closed | Moved::Failed(_) => {
                 let now = self.clock.now();
                 self.lose(number, now, LossReason::ConnectionLost);
+            }
+        }
+    }
+
+    /// Takes what a poll has brought.
+    fn turn_all(&mut self, events: &Events) {
+        for event in events {
+            match event.token() {
+                WAKE | TIMER => {}
+                Token(number) => self.turn(number, &Ready::of(event)),
             }
         }
     }
@@ -1040,14 +1045,15 @@ impl GeneratorThread {
         };
         connection.link = Link::Up(greeting.into_conn());
         connection.pause = FIRST_PAUSE;
-        connection.down = None;
         connection.closing = false;
         connection.left = match self.groups[usize::from(connection.group)].habits.reconnect_after {
             0 => u64::MAX,
             limit => limit,
         };
-        self.up += 1;
-        self.standing.add(1);
+        if connection.down.take().is_some() {
+            self.up += 1;
+            self.standing.add(1);
+        }
         if self.running {
             self.serve(number, now);
         }
@@ -1077,9 +1083,6 @@ impl GeneratorThread {
             self.last = now;
         }
         connection.client.give_up(loss, now, &mut self.account);
-        self.up -= 1;
-        // The clock of the connecting phase is another.
-        self.standing.remove(1, if self.running { now } else { Stamp(0) });
         if self.running {
             self.account.roll(now);
             self.account.connection_lost();
@@ -1090,7 +1093,12 @@ impl GeneratorThread {
     fn retry_later(&mut self, number: usize, now: Stamp) {
         let connection = &mut self.connections[number];
         connection.link = Link::Down;
-        connection.down.get_or_insert(now);
+        if connection.down.is_none() {
+            connection.down = Some(now);
+            self.up -= 1;
+            // The clock of the connecting phase is another.
+            self.standing.remove(1, if self.running { now } else { Stamp(0) });
+        }
         let pause = connection.pause;
         connection.pause = Nanos((pause.0 * 2).min(LONGEST_PAUSE.0));
         self.alarms.push(Reverse((now + pause, Alarm::Connect(number as u32))));
@@ -1118,7 +1126,7 @@ impl From<NewConnection> for Connection {
             pause: FIRST_PAUSE,
             alarm: NEVER,
             queued: 0,
-            down: None,
+            down: Some(Stamp(0)),
             left: u64::MAX,
             sip: Stamp(0),
             sipping: false,
@@ -1129,8 +1137,12 @@ impl From<NewConnection> for Connection {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
 
+    use krarup_net::mio::Interest;
+    use krarup_net::mio::unix::SourceFd;
     use krarup_units::PerSecond;
 
     use super::*;
@@ -1157,7 +1169,7 @@ mod tests {
         let address = server.local_addr().unwrap();
         for (number, connection) in thread.connections.iter_mut().enumerate() {
             let conn = Conn::connect(address, thread.poll.registry(), Token(number)).unwrap();
-            (connection.link, connection.queued) = (Link::Up(conn), 1);
+            (connection.link, connection.down, connection.queued) = (Link::Up(conn), None, 1);
         }
         thread.up = thread.connections.len();
         thread.standing.add(thread.up);
@@ -1232,6 +1244,47 @@ mod tests {
         }
     }
 
+    /// As idle ones are by some servers, while `--start-at` is waited for.
+    #[test]
+    fn a_connection_that_was_closed_before_the_load_begins_loses_no_request() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let targets = vec![server.local_addr().unwrap().to_string().parse().unwrap()];
+        let workload = Workload { mix: Mix::Ratio { sets: 0, gets: 1 }, ..Workload::default() };
+        let mut thread = thread(Load { targets, connections: 1, workload, ..Load::default() });
+        assert_eq!(thread.connect(Nanos::from_secs(60), &mut || false).unwrap(), 1);
+        let Link::Up(conn) = &thread.connections[0].link else { panic!() };
+        let (mut poll, mut events) = (Poll::new().unwrap(), Events::with_capacity(1));
+        poll.registry().register(&mut SourceFd(&conn.as_raw_fd()), Token(0), Interest::READABLE).unwrap();
+        drop(server.accept().unwrap());
+        poll.poll(&mut events, None).unwrap();
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = server.accept().unwrap();
+            assert!(stream.read(&mut [0; 100]).unwrap() > 0);
+            stream.write_all(b"END\r\n").unwrap();
+        });
+        let mut lost = 0;
+        let done = thread.run(Clock::start(), None, |segment| lost += segment.overall().lost()).unwrap();
+        assert_eq!((done.sent, lost), (1, 0));
+        answering.join().unwrap();
+    }
+
+    #[test]
+    fn a_connection_that_is_made_anew_is_given_up_only_once_that_fails() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let targets = vec![server.local_addr().unwrap().to_string().parse().unwrap()];
+        let mut thread = thread(Load { targets, connections: 1, give_up: 0.0, ..Load::default() });
+        connect(&mut thread, &server);
+        thread.running = true;
+        thread.renew(0, Stamp(5));
+        thread.check(Stamp(6));
+        assert!(!thread.gave_up && !thread.is_given_up(Stamp(6)));
+        thread.connect_failed(0, Stamp(7), io::ErrorKind::TimedOut.into());
+        assert!(thread.is_given_up(Stamp(7)));
+        thread.next_check = Stamp(8);
+        thread.check(Stamp(8));
+        assert!(thread.gave_up);
+    }
+
     #[test]
     fn an_arrival_that_will_never_be_sent_wakes_no_thread() {
         let mut thread = thread(open(1));
@@ -1257,8 +1310,8 @@ mod tests {
         thread.owners[0].budget = 0;
         assert_eq!(thread.unsent(Stamp(2)), 0, "it had nothing more to send");
         thread.owners[0].budget = u64::MAX;
-        thread.connections[0].left = 0;
-        assert_eq!(thread.unsent(Stamp(2)), 0, "it is being made anew on purpose");
+        thread.connections[0].down = None;
+        assert_eq!(thread.unsent(Stamp(2)), 0, "it stands, or is being made anew on purpose");
     }
 
     #[test]

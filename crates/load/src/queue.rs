@@ -13,12 +13,13 @@
 
 use krarup_beanstalk::{DEFAULT_TTR, DEFAULT_TUBE, Put, Reply, ReplyWord, Request, Verb, reply, write};
 use krarup_memcache::{Parsed, ReplyClass};
-use krarup_units::Nanos;
+use krarup_units::{Nanos, Seconds};
 
 /// Under this name messages are made and verified, as values are under their keys.
 pub const NAME: &[u8] = b"message";
 
-/// How long a reserved message is held, in seconds: longer than any client takes to delete it.
+/// How long a reserved message is held, in seconds, beside the longest think time: a client thinks
+/// before it deletes it.
 const TIME_TO_RUN: u32 = 120;
 /// The priority of every message.
 const PRIORITY: u32 = 1_024;
@@ -68,9 +69,10 @@ fn client(number: u64) -> Numbered {
     Numbered::new(CLIENT, number)
 }
 
-/// Appends a put.
-pub fn put(out: &mut Vec<u8>, body: &[u8]) {
-    let put = Put { priority: PRIORITY, ttr: TIME_TO_RUN, body, ..Put::default() };
+/// Appends a put of a message for clients that think so long at most.
+pub fn put(out: &mut Vec<u8>, longest_think: Seconds, body: &[u8]) {
+    let ttr = TIME_TO_RUN.saturating_add(longest_think.ceil() as u32);
+    let put = Put { priority: PRIORITY, ttr, body, ..Put::default() };
     write::request(out, &Request::Put(put));
 }
 
@@ -279,7 +281,9 @@ mod tests {
     #[test]
     fn requests_are_those_of_the_protocol() {
         let mut out = Vec::new();
-        put(&mut out, b"hello");
+        put(&mut out, 0.0, b"hello");
+        put(&mut out, 239.5, b"");
+        put(&mut out, 1e20, b"");
         send(&mut out, 1, Some(2), b"hey");
         send(&mut out, 1, None, b"hey");
         for verb in [
@@ -304,7 +308,7 @@ mod tests {
         ] {
             ask(&mut out, verb, 3);
         }
-        let text = "put 1024 0 120 5\r\nhello\r\n\
+        let text = "put 1024 0 120 5\r\nhello\r\nput 1024 0 360 0\r\n\r\nput 1024 0 4294967295 0\r\n\r\n\
                     send load-tube-1 load-client-2 3\r\nhey\r\nsend load-tube-1 - 3\r\nhey\r\n\
                     reserve-with-timeout 0\r\ndelete 7\r\nrelease 7 1024 0\r\nbury 7 1024\r\nkick 7\r\n\
                     pop 0\r\npeek-ready\r\nlist-tubes\r\n\

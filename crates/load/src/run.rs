@@ -79,10 +79,14 @@ pub enum LoadError {
 /// The threads of a load whose clients are connected, and what wakes each.
 type Connected = Vec<(GeneratorThread, Waker)>;
 
-/// Makes every thread's clients and connects them to the targets, unless `stopped` says that the
-/// run is to stop.
+/// Traces by their files.
+type KnownTraces = Vec<(PathBuf, Arc<Trace>)>;
+
+/// Makes every thread's clients and connects them to the targets, as far as these are up, unless
+/// `stopped` says that the run is to stop.
 fn connect(
     load: &Load,
+    traces: &Traces,
     stop: &Arc<StopTime>,
     stopped: &mut dyn FnMut() -> bool,
 ) -> Result<(Connected, Arc<[Target]>), LoadError> {
@@ -92,7 +96,6 @@ fn connect(
         is_stopped |= stopped();
         is_stopped
     };
-    let traces = read_traces(load)?;
     let encryption = Target::encryption(load).map_err(LoadError::Config)?;
     let targets = Target::all(load, encryption.as_ref(), &mut stopped).map_err(LoadError::Unreachable)?;
     if stopped() {
@@ -101,17 +104,24 @@ fn connect(
     let targets: Arc<[Target]> = targets.into();
     let limit = Nanos::from_seconds(load.connect_timeout);
     let mut engines = Vec::new();
-    for task in tasks::tasks(load, &targets, &traces, stop) {
+    let (mut is_any_up, mut refused) = (false, None);
+    for task in tasks::tasks(load, &targets, traces, stop) {
         let (mut engine, waker) = GeneratorThread::new(task)?;
-        engine.connect(limit, &mut stopped).map_err(|error| {
-            if error.kind() == io::ErrorKind::Interrupted {
-                return interrupted();
-            }
-            let targets: Vec<_> = load.targets.iter().map(Address::to_string).collect();
-            let what = format!("cannot connect to {}: {}", targets.join(", "), system_words(&error));
-            LoadError::Unreachable(Mistake::plain(what))
-        })?;
+        match engine.connect(limit, &mut stopped) {
+            Ok(_) => is_any_up = true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(interrupted()),
+            Err(error) => refused = Some(error),
+        }
         engines.push((engine, waker));
+        // Another thread's clients may be those of another server: as many threads ask all.
+        if !is_any_up && engines.len() >= targets.len() {
+            break;
+        }
+    }
+    if let Some(error) = refused.filter(|_| !is_any_up) {
+        let targets: Vec<_> = load.targets.iter().map(Address::to_string).collect();
+        let what = format!("cannot connect to {}: {}", targets.join(", "), system_words(&error));
+        return Err(LoadError::Unreachable(Mistake::plain(what)));
     }
     Ok((engines, targets))
 }
@@ -120,22 +130,31 @@ fn interrupted() -> LoadError {
     LoadError::Interrupted("interrupted before the load began".to_owned())
 }
 
-/// The traces of those classes that replay one, in the order of the classes.
-fn read_traces(load: &Load) -> Result<Traces, LoadError> {
-    let checked = |trace: Trace| {
-        if load.verify && trace.appends() {
-            let what = "it appends to values of keys that it names: what it finds there cannot be verified";
+/// The traces of those classes that replay one, in the order of the classes: known ones, and those
+/// that are known from now on. What comes by a pipe can be read once.
+fn read_traces(load: &Load, known: &mut KnownTraces) -> Result<Traces, LoadError> {
+    let checked = |trace: Arc<Trace>| {
+        if load.verify && trace.changes_in_place() {
+            let what = "it changes values of keys that it names in place: such values cannot be verified";
             return Err(Mistake::new(what, "leave out --verify"));
         }
-        Ok(Some(Arc::new(trace)))
+        Ok(Some(trace))
     };
-    let read = |arrivals: &Arrivals| match arrivals {
-        Arrivals::Replay(replay) => Trace::read(&replay.trace)
+    let mut read = |path: &PathBuf| -> Result<Arc<Trace>, Mistake> {
+        if let Some((_, trace)) = known.iter().find(|(other, _)| other == path) {
+            return Ok(Arc::clone(trace));
+        }
+        let trace = Arc::new(Trace::read(path)?);
+        known.push((path.clone(), Arc::clone(&trace)));
+        Ok(trace)
+    };
+    let mut replayed = |arrivals: &Arrivals| match arrivals {
+        Arrivals::Replay(replay) => read(&replay.trace)
             .and_then(checked)
             .map_err(|why| LoadError::Trace { path: replay.trace.clone(), why }),
         _ => Ok(None),
     };
-    load.parts().iter().map(|class| read(&class.arrivals)).collect()
+    load.parts().iter().map(|class| replayed(&class.arrivals)).collect()
 }
 
 /// A thread and a segment of its account that is over; nothing where the thread is.
@@ -173,6 +192,8 @@ pub struct Conductor {
     rows: Option<RowPlan>,
     rows_problem: Option<FileError>,
     begin: Option<Beginning>,
+    /// What populating has read, for the load that follows.
+    traces: KnownTraces,
 }
 
 /// When a load begins.
@@ -205,7 +226,8 @@ impl Conductor {
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
         let signals = signals.then(|| SignalStream::ending(poll.registry(), STOP)).transpose()?;
         let events = Events::with_capacity(16);
-        Ok(Self { poll, events, waker, signals, rows: None, rows_problem: None, begin: None })
+        let (rows, rows_problem, begin, traces) = (None, None, None, Vec::new());
+        Ok(Self { poll, events, waker, signals, rows, rows_problem, begin, traces })
     }
 
     /// The loads that are run from now on write rows of their requests as planned; populating does
@@ -288,8 +310,9 @@ impl Conductor {
         observe: &mut dyn FnMut(&LoadProgress<'_>),
     ) -> Result<LoadResult, LoadError> {
         load.check().map_err(LoadError::Config)?;
+        let traces = read_traces(load, &mut std::mem::take(&mut self.traces))?;
         let stop = Arc::new(StopTime::default());
-        let (engines, targets) = connect(load, &stop, &mut || self.stop_asked())?;
+        let (engines, targets) = connect(load, &traces, &stop, &mut || self.stop_asked())?;
         let mut second = None;
         if let Some(beginning) = self.begin.take_if(|_| phase == Phase::Run) {
             if beginning.is_clock_checked {
@@ -353,7 +376,8 @@ impl Conductor {
         observe: &mut dyn FnMut(&LoadProgress<'_>),
     ) -> Result<(u64, u64), LoadError> {
         load.check().map_err(LoadError::Config)?;
-        let parts = load.parts().into_iter().zip(read_traces(load)?);
+        let mut known = Vec::new();
+        let parts = load.parts().into_iter().zip(read_traces(load, &mut known)?);
         // A queue has no keys to be populated, and of a trace that names its own none is asked for.
         let populated = parts.filter(|(class, trace)| {
             !class.workload.is_of_queue() && trace.as_ref().is_none_or(|trace| !trace.names_all())
@@ -379,6 +403,7 @@ impl Conductor {
                 verified_keys += result.account.hits;
             }
         }
+        self.traces = known;
         Ok((stored_keys, verified_keys))
     }
 
@@ -474,10 +499,61 @@ fn kinds(errors: &std::collections::BTreeMap<String, u64>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
+
     use super::*;
     use crate::command::Command;
+    use crate::config::Extent;
     use crate::sizes::SizeLaw;
+    use crate::trace::{Replay, Speed};
     use crate::workload::Mix;
+
+    /// With as many threads as servers, all clients of one are a thread's.
+    #[test]
+    fn a_load_begins_where_one_of_its_servers_is_down_on_any_threads() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let up = server.local_addr().unwrap();
+        // The listener has this port at one address only.
+        let [up, down]: [Address; 2] =
+            [up.to_string(), format!("127.0.0.2:{}", up.port())].map(|text| text.parse().unwrap());
+        let connected = |targets: Vec<Address>, threads: u32| {
+            let load = Load { targets, threads, connections: 2, connect_timeout: 0.05, ..Load::default() };
+            connect(&load, &vec![None], &Arc::default(), &mut || false).map(|(engines, _)| engines.len())
+        };
+        assert_eq!(connected(vec![up.clone(), down.clone()], 1).unwrap(), 1);
+        assert_eq!(connected(vec![up.clone(), down.clone()], 2).unwrap(), 2);
+        assert_eq!(connected(vec![down.clone(), up], 2).unwrap(), 2);
+        for targets in [vec![down.clone()], vec![down.clone(), down]] {
+            assert!(matches!(connected(targets, 2), Err(LoadError::Unreachable(_))));
+        }
+    }
+
+    /// As in `krarup load --populate --replay <(zstdcat trace.zst)`.
+    #[test]
+    fn a_trace_by_a_pipe_that_populating_has_read_is_there_for_the_run() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"time,op,key\n0,get,a\n1,get,b\n").unwrap();
+        drop(writer);
+        let trace = PathBuf::from(format!("/dev/fd/{}", reader.as_raw_fd()));
+        let arrivals = Arrivals::Replay(Replay { trace, speed: Speed::Fastest });
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        // The listener has this port at one address only.
+        let down = format!("127.0.0.2:{}", server.local_addr().unwrap().port()).parse().unwrap();
+        let load = Load {
+            targets: vec![down],
+            arrivals,
+            extent: Extent::Trace,
+            connections: 1,
+            connect_timeout: 0.05,
+            ..Load::default()
+        };
+        let mut conductor = Conductor::new(false).unwrap();
+        assert_eq!(conductor.populate(&load, &mut |_| {}).unwrap(), (0, 0));
+        let run = conductor.run(&load, &mut |_| {});
+        assert!(matches!(run, Err(LoadError::Unreachable(_))), "{run:?}");
+    }
 
     #[test]
     fn classes_that_share_keys_have_them_stored_once_for_the_longest_life_in_any_order() {

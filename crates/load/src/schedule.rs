@@ -71,6 +71,14 @@ impl Think {
             Self::Fixed(seconds) | Self::Exponential(seconds) => seconds,
         }
     }
+
+    /// What no think time exceeds, of exponential ones but for one in 10¹⁷.
+    pub(crate) fn longest(self) -> Seconds {
+        match self {
+            Self::None | Self::Fixed(_) => self.mean(),
+            Self::Exponential(mean) => 40.0 * mean,
+        }
+    }
 }
 
 /// Arrivals at their own pace.

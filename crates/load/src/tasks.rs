@@ -117,6 +117,7 @@ impl Part<'_> {
         if workload.names == 0 {
             workload.names = class.connections;
         }
+        workload.longest_think = self.load.longest_think();
         let least = self.load.least_value();
         let plan = PreparedWorkload::replaying(workload, seed, streams, trace.cloned(), least);
         for turn in 0..busy {
@@ -345,6 +346,17 @@ mod tests {
             }
         }
         assert_eq!(shares.concat(), all);
+    }
+
+    /// A message is put by one class, and reserved by another that thinks before it deletes it.
+    #[test]
+    fn every_class_knows_the_longest_think_time_of_all() {
+        let thinking = |name, think| ClientClass { arrivals: Arrivals::Closed(think), ..class(name, 1) };
+        let classes =
+            vec![class("a", 1), thinking("b", Think::Exponential(60.0)), thinking("c", Think::Fixed(90.0))];
+        let tasks = tasks_of(&Load { connections: 3, classes, ..Load::default() });
+        let known: Vec<_> = tasks[0].groups.iter().map(|group| group.plan.workload.longest_think).collect();
+        assert_eq!(known, [2_400.0; 3]);
     }
 
     #[test]

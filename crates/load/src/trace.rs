@@ -93,9 +93,15 @@ impl TraceRow {
         Some(self.named).filter(|&named| named != UNNAMED)
     }
 
-    /// Whether it changes in place what is there.
+    /// Whether its value is added to what is there.
     fn appends(&self) -> bool {
         matches!(self.command, Command::Append | Command::Prepend)
+    }
+
+    /// Whether it changes in place what is there: of a short value all bytes may be digits, which
+    /// a server counts on from.
+    fn changes_in_place(&self) -> bool {
+        self.appends() || matches!(self.command, Command::Incr | Command::Decr | Command::MetaArithmetic)
     }
 
     /// For how many seconds the value is to live from now on, 0 for ever; none where the request
@@ -143,12 +149,13 @@ impl Trace {
             return Self::of_run(&files);
         }
         let mut file = File::open(path).map_err(|error| Mistake::system(&error))?;
-        let mut magic = [0; 4];
-        let is_parquet = file.read_exact(&mut magic).is_ok() && &magic == b"PAR1";
-        if is_parquet {
+        let mut magic = Vec::new();
+        file.by_ref().take(4).read_to_end(&mut magic).map_err(|error| Mistake::system(&error))?;
+        if magic == b"PAR1" {
             return Self::of_run(&[path.to_owned()]);
         }
-        Self::of_csv(File::open(path).map_err(unread)?)
+        // What comes by a pipe can be read once.
+        Self::of_csv(magic.as_slice().chain(file))
     }
 
     fn of_run(files: &[PathBuf]) -> Result<Self, Mistake> {
@@ -309,8 +316,8 @@ impl Trace {
 
     /// Whether it changes in place what it stores under a key that it names: then the value is none
     /// that can be verified.
-    pub fn appends(&self) -> bool {
-        self.rows.iter().any(|row| row.appends() && row.names_from().is_some())
+    pub fn changes_in_place(&self) -> bool {
+        self.rows.iter().any(|row| row.changes_in_place() && row.names_from().is_some())
     }
 
     /// Whether it names the keys of all its requests: none is drawn from a range then.
@@ -546,6 +553,9 @@ fn value_of(bytes: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
     use krarup_record::Visit;
     use krarup_record::file::RunMetadata;
     use krarup_record::file::rows::{RowFileWriter, RowSettings};
@@ -589,11 +599,26 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_appends_where_it_names_the_key() {
-        let appends = |text: &str| Trace::of_csv(text.as_bytes()).unwrap().appends();
-        assert!(appends("time,op,key\n0,set,a\n1,append,a\n") && appends("time,op,key\n0,prepend,a\n"));
-        // A key that is drawn is one of those whose values are not verified.
-        assert!(!appends("time,op,key\n0,set,a\n1,append,\n"));
+    fn a_trace_changes_values_in_place_where_it_names_the_key() {
+        for command in ["append", "prepend", "incr", "decr", "ma"] {
+            let changes = |key: &str| {
+                let text = format!("time,op,key\n0,set,a\n1,{command},{key}\n");
+                Trace::of_csv(text.as_bytes()).unwrap().changes_in_place()
+            };
+            // A key that is drawn is one of those whose values are not verified.
+            assert!(changes("a") && !changes(""), "{command}");
+        }
+        assert!(!Trace::of_csv("time,op,key\n0,set,a\n1,get,a\n".as_bytes()).unwrap().changes_in_place());
+    }
+
+    /// As of what a shell unpacks on the way: `--replay <(zstdcat trace.zst)`.
+    #[test]
+    fn a_trace_may_come_by_a_pipe() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"time,op,key\n0,get,a\n1,get,b\n").unwrap();
+        drop(writer);
+        let trace = Trace::read(Path::new(&format!("/dev/fd/{}", reader.as_raw_fd()))).unwrap();
+        assert_eq!((trace.len(), trace.text(0)), (2, &b"a"[..]));
     }
 
     #[test]

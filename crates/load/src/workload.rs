@@ -8,6 +8,7 @@ use std::sync::Arc;
 use krarup_beanstalk::Verb;
 use krarup_memcache::{Arithmetic, Expect, MetaCommand, Retrieval, Storage, write};
 use krarup_record::Operation;
+use krarup_units::Seconds;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +96,9 @@ pub struct Workload {
     /// Under how many names the clients of a message broker log in, where they need one. 0: each
     /// under its own.
     pub names: u32,
+    /// For how long clients think at most before they say what becomes of a message.
+    #[serde(skip)]
+    pub longest_think: Seconds,
 }
 
 impl Default for Workload {
@@ -113,6 +117,7 @@ impl Default for Workload {
             on_miss: OnMiss::Count,
             tubes: 1,
             names: 0,
+            longest_think: 0.0,
         }
     }
 }
@@ -543,10 +548,10 @@ impl RequestStream {
             scratch.texts.extend_from_slice(queue::NAME);
             self.value(KeyFamily::Plain, None, scratch);
         }
-        let Workload { tubes, names, .. } = self.plan.workload;
+        let Workload { tubes, names, longest_think, .. } = self.plan.workload;
         let one_of = |many: u32, random: &mut Random| below(random, u64::from(many.max(1)));
         match verb {
-            Verb::Put => queue::put(out, &scratch.value),
+            Verb::Put => queue::put(out, longest_think, &scratch.value),
             Verb::Send if command == Command::Send => {
                 queue::send(out, one_of(tubes, &mut self.commands), None, &scratch.value);
             }

@@ -271,9 +271,9 @@ impl CapacityLimits {
         let columns = [
             quantities::POPULATION.column(),
             ("balanced jobs, at least", Unit::PerSecond),
-            ("at most", Unit::PerSecond),
+            ("balanced jobs, at most", Unit::PerSecond),
             ("geometric, at least", Unit::PerSecond),
-            ("at most", Unit::PerSecond),
+            ("geometric, at most", Unit::PerSecond),
         ];
         let mut table = ResultTable::new("Tighter bounds of throughput, for product form", &columns);
         for population in populations {
@@ -384,6 +384,8 @@ pub fn mean_error(comparison: &ResultTable) -> Option<(f64, Option<f64>)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::calibrate::{CalibrationRow, CurveFamily, calibrate_as};
     use crate::form::{EXAMPLE, from_toml};
@@ -413,6 +415,8 @@ mod tests {
         let limits = of(&network).unwrap();
         let solution = solve(&network, SolutionMethod::Auto).unwrap();
         let table = limits.product_form_table(&[1, 10, 30]).unwrap();
+        let names: BTreeSet<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(names.len(), table.columns.len(), "a program reads columns by their names");
         for row in &table.rows {
             let numbers: Vec<f64> = row
                 .iter()

@@ -10,7 +10,7 @@ use crate::Error;
 use crate::network::{
     ClassWorkload, Fork, ForkWait, Network, PathVisit, Station, StationId, StationKind, Step,
 };
-use crate::simulate::result::SimulatedEstimate;
+use crate::simulate::result::{SimulatedEstimate, percent};
 use crate::simulate::{self, SimulationSettings};
 use crate::solve::{BY_SCHWEITZER, Solution, SolutionMethod, solve};
 use crate::table::{ResultTable, TableCell};
@@ -384,7 +384,7 @@ pub fn percentiles(
 
 /// Of 0.99999, p99.999.
 fn percentile_name(share: f64) -> String {
-    format!("p{}", (share * 1e7).round() / 1e5)
+    format!("p{}", percent(share))
 }
 
 /// What matters most: for each station, by how many percent X (all classes) and R of the first

@@ -16,6 +16,10 @@ const SINGLE_BITS: u32 = 11;
 /// Buckets in each doubling above.
 const HALF: usize = 1 << (SINGLE_BITS - 1);
 
+/// A share is rounded, and so is its product with a count: where that is more than a whole number
+/// by less than this part of itself, it is that number.
+const ROUNDED: f64 = 4.0 * f64::EPSILON;
+
 /// How often values up to a limit came, by bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BucketCounts {
@@ -86,8 +90,8 @@ impl BucketCounts {
     /// The greatest value of the bucket where the share `quantile` of all values has been passed;
     /// zero without values.
     pub(crate) fn quantile(&self, quantile: f64) -> u64 {
-        let wanted =
-            ((quantile.clamp(0.0, 1.0) * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
+        let rank = quantile.clamp(0.0, 1.0) * self.total as f64 * (1.0 - ROUNDED);
+        let wanted = (rank.ceil() as u64).clamp(1, self.total.max(1));
         let mut passed = 0;
         let reached = self.counts.iter().position(|count| {
             passed += count;
@@ -194,6 +198,18 @@ mod tests {
         assert_eq!(BucketCounts::from_places(&[(place(LONGEST) as u32 + 1, 1)], LONGEST), None);
         assert_eq!(BucketCounts::from_places(&[(1, u64::MAX), (2, 1)], LONGEST), None);
         assert_eq!(BucketCounts::from_places(&[], LONGEST), Some(BucketCounts::new(LONGEST)));
+    }
+
+    /// For a computer 0.0051 of 10,000 is a little more than 51, and 99.9 / 100 than 0.999.
+    #[test]
+    fn a_share_that_was_rounded_up_takes_no_further_value() {
+        for (share, values, wanted) in
+            [(0.005_1, 10_000, 51), (99.9 / 100.0, 1_000, 999), (0.07, 100, 7), (0.071, 100, 8), (1.0, 9, 9)]
+        {
+            let mut counts = BucketCounts::new(LONGEST);
+            (1..=values).for_each(|value| counts.add(value));
+            assert_eq!(counts.quantile(share), wanted, "{share} of {values}");
+        }
     }
 
     proptest! {

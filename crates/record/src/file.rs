@@ -14,7 +14,7 @@
 //! when it is complete. Readers take bytes from anywhere and never panic: what is wrong with a file
 //! is a [`FileProblem`].
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -44,13 +44,19 @@ pub struct FileError {
 }
 
 /// A file under the name `<name>.partial` until it is complete: a reader never finds half a file
-/// under its own name. One that is dropped before is removed: the disk may be full.
+/// under its own name. One that is dropped before is removed: the disk may be full. What is
+/// [special](is_special) is written into.
 #[derive(Debug)]
 pub struct Partial {
     file: File,
-    path: PathBuf,
-    partial: PathBuf,
-    complete: bool,
+    /// What it is called until it is complete, and from then on; none: it has its name.
+    names: Option<(PathBuf, PathBuf)>,
+}
+
+/// Whether there is something that is no plain file, as a device or a pipe: that is written into,
+/// and no other file gets its name.
+pub fn is_special(there: io::Result<Metadata>) -> bool {
+    there.is_ok_and(|there| !there.is_file())
 }
 
 impl Partial {
@@ -59,8 +65,12 @@ impl Partial {
     /// # Errors
     /// As the operating system says; [`io::ErrorKind::ResourceBusy`] while another writes it.
     pub fn create(path: &Path) -> io::Result<Self> {
-        // A link stays, and what it leads to is replaced.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if is_special(path.metadata()) {
+            return Ok(Self { file: File::options().write(true).open(path)?, names: None });
+        }
+        // A link stays, and what it leads to is replaced, or made.
+        let led_to = |_: io::Error| path.read_link().map(|to| path.with_file_name("").join(to));
+        let path = path.canonicalize().or_else(led_to).unwrap_or_else(|_| path.to_owned());
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
@@ -78,7 +88,7 @@ impl Partial {
             // Before it was locked, who wrote it may have completed or removed it.
             if is_under(&file, &partial)? {
                 file.set_len(0)?;
-                return Ok(Self { file, path, partial, complete: false });
+                return Ok(Self { file, names: Some((partial, path)) });
             }
         }
     }
@@ -96,7 +106,7 @@ impl Partial {
         }
         match File::create_new(&partial) {
             Ok(file) => {
-                let begun = Self { file, path: path.to_owned(), partial, complete: false };
+                let begun = Self { file, names: Some((partial, path.to_owned())) };
                 // Another may have completed it in between.
                 Ok(if path.exists() { None } else { Some(begun) })
             }
@@ -110,9 +120,10 @@ impl Partial {
     /// # Errors
     /// As the operating system says.
     pub fn complete(mut self) -> io::Result<()> {
+        let Some((partial, path)) = &self.names else { return Ok(()) };
         self.file.sync_all()?;
-        std::fs::rename(&self.partial, &self.path)?;
-        self.complete = true;
+        std::fs::rename(partial, path)?;
+        self.names = None;
         Ok(())
     }
 }
@@ -129,8 +140,8 @@ fn is_under(file: &File, name: &Path) -> io::Result<bool> {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        if !self.complete {
-            let _ = std::fs::remove_file(&self.partial);
+        if let Some((partial, _)) = &self.names {
+            let _ = std::fs::remove_file(partial);
         }
     }
 }
@@ -145,7 +156,8 @@ impl Write for Partial {
     }
 }
 
-/// Writes a whole file: it gets its name when `write` has succeeded.
+/// Writes a whole file: it gets its name when `write` has succeeded. A device or a pipe is written
+/// into.
 ///
 /// # Errors
 /// What `write` reports, or the operating system; with the path.
@@ -194,7 +206,22 @@ pub fn save_all(folder: &Path, recorder: &Recorder, run: RunMetadata) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+
     use super::*;
+
+    /// Such as `/dev/stdout`, and `>(gzip >rows.gz)` of a shell.
+    #[test]
+    fn a_pipe_is_written_into_and_no_file_gets_its_name() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let name = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
+        save(Path::new(&name), |out| Ok(out.write_all(b"all of it")?)).unwrap();
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "all of it");
+    }
 
     #[test]
     fn a_link_stays_and_leads_to_what_was_written() {
@@ -207,6 +234,13 @@ mod tests {
         save(&link, |out| Ok(out.write_all(b"after")?)).unwrap();
         assert!(link.is_symlink());
         assert_eq!(std::fs::read(&file).unwrap(), b"after");
+        // Also where that is not there yet.
+        std::fs::remove_file(&file).unwrap();
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        save(&link, |out| Ok(out.write_all(b"anew")?)).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&file).unwrap(), b"anew");
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -241,6 +275,8 @@ mod tests {
         });
         assert!(error.unwrap_err().to_string().contains("windows.csv: "));
         drop(Partial::create_hidden(&folder.join("rows.parquet")).unwrap());
+        // Before it is written, and not after a long run.
+        assert_eq!(Partial::create(&folder).unwrap_err().kind(), io::ErrorKind::IsADirectory);
         let names: Vec<_> =
             std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["windows.csv"]);

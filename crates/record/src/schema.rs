@@ -252,7 +252,7 @@ pub const SERVERS: TableSchema = TableSchema {
 /// `rows.parquet`.
 pub const ROWS: TableSchema = TableSchema {
     file: "rows.parquet",
-    about: "One row per request, in the order in which replies left.",
+    about: "One row per request; those of each event loop in the order in which its replies left.",
     columns: &[
         whole(
             "station",

@@ -86,7 +86,7 @@ function xRange(panel) {
   if (panel.bucket) return [first, last + panel.bucket];
   if (panel.x.log) return [first / 1.12, last * 1.12];
   if (panel.mark === "points") return [Math.min(0, first * 1.05), Math.max(0, (panel.diagonal ? Math.max(last, topOf(panel)) : last) * 1.05)];
-  if (panel.x.levels || panel.series.some((series) => series.mark)) return [0, last * 1.03];
+  if (panel.x.levels || panel.series.some((series) => series.mark)) return [Math.min(0, first * 1.03), Math.max(0, last * 1.03)];
   return first === last ? [first - 0.5, last + 0.5] : [first, last];
 }
 

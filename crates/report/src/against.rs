@@ -184,7 +184,7 @@ impl Against<'_> {
 }
 
 fn number(cell: &Cell, name: &str) -> Option<f64> {
-    cell.level(name)?.parse().ok()
+    cell.level(name)?.parse().ok().filter(|level: &f64| level.is_finite())
 }
 
 /// Factors with several levels, all of them numbers, that neither are the number of clients nor
@@ -295,6 +295,18 @@ mod tests {
             (found.name.as_str(), found.scale(), found.in_title()),
             ("clients", "; all at 64 clients".into(), "at 64 clients".into())
         );
+    }
+
+    #[test]
+    fn a_level_without_a_place_on_an_axis_is_a_word() {
+        for unplaced in ["inf", "nan"] {
+            let levels = ["5", unplaced];
+            let trials = levels.map(|servers| ["none", "full"].map(|copies| trial(servers, copies, "", 64)));
+            let results = summarise("t", Environment::default(), &trials.concat()).unwrap();
+            assert!(factors_of_numbers(&results).is_empty());
+            let found = against(&results);
+            assert_eq!((found.name.as_str(), found.axis.levels.len(), found.lines.len()), ("copies", 2, 2));
+        }
     }
 
     #[test]

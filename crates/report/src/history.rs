@@ -10,6 +10,7 @@ use krarup_units::Unit;
 use crate::document::{Block, Column, EstimateCell, Note, Section, Table, TableValue};
 use crate::estimates::measured;
 use crate::figures::{Axis, Figure, FigurePoint, LineSeries, Mark, Plot, RunTrend, Tint, TrendMark};
+use crate::tables::name_part;
 use crate::workloads::clients;
 
 /// The whole section.
@@ -98,9 +99,9 @@ fn figure(history: &History, workload: &str, number: usize) -> Figure {
         ""
     };
     let names: String = workload.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { ' ' }).collect();
-    let names: Vec<&str> = names.split_whitespace().collect();
+    let names = names.split_whitespace().collect::<Vec<_>>().join("-").to_lowercase();
     Figure {
-        name: format!("history-{number}-{}", names.join("-").to_lowercase()).trim_end_matches('-').to_owned(),
+        name: format!("history-{number}-{}", name_part(&names)).trim_end_matches('-').to_owned(),
         title: format!("{workload}, run after run"),
         caption: format!(
             "Points are means of a run's repetitions, bars their 95 % t intervals{of_windows}; equal distances are one run. A ring marks what is \

@@ -13,7 +13,7 @@ use crate::document::{Block, Document, Table};
 pub fn files(document: &Document) -> Vec<(String, String)> {
     let blocks = document.sections.iter().flat_map(|section| &section.blocks);
     let tables = blocks.filter_map(|block| match block {
-        Block::Table(table) | Block::InWords(table, _) => Some(table.clone()),
+        Block::Table(table) | Block::InWords(table, _) | Block::Sliders(table, _) => Some(table.clone()),
         Block::Figure(figure) => Some(figure.in_words(figure.data())),
         _ => None,
     });
@@ -111,7 +111,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Column, EstimateCell, TableValue};
+    use crate::document::{Column, EstimateCell, Section, TableValue};
 
     #[test]
     fn a_table_is_a_tabular_and_its_text_is_no_command() {
@@ -136,6 +136,21 @@ mod tests {
         let text = "% All cells\n\\begin{tabular}{lrr}\n\\toprule\nworkload\\_x & throughput (/s) & p99 ($\\mu$s) \\\\\n\\midrule\n\
                     a \\& 50 \\% & 24,100 $\\pm$ 100 & 15.0 \\\\\nb\\textbackslash{}c & -- & -- \\\\\n\\bottomrule\n\\end{tabular}\n";
         assert_eq!(super::table(&table), text);
+    }
+
+    #[test]
+    fn every_table_is_a_file_and_what_is_for_programs_alone_is_none() {
+        let table = |name: &str| Table::untitled(name, &[("x", Unit::Count)], vec![vec![1.0.into()]]);
+        let blocks = vec![
+            Block::Table(table("plain")),
+            Block::InWords(table("words"), table("words")),
+            Block::Sliders(table("explore"), 1),
+            Block::Data(table("cells")),
+        ];
+        let sections = vec![Section { title: "all".into(), blocks }];
+        let files = files(&Document { sections, ..Document::default() });
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["plain.tex", "words.tex", "explore.tex"]);
     }
 
     #[test]

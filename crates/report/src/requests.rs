@@ -130,8 +130,7 @@ fn label(requests: &RequestEstimates, station: &StationEstimates, name: &str) ->
 fn summary(requests: &RequestEstimates) -> Vec<Finding> {
     let of_station = |station: &StationEstimates| {
         let all = station.operations.first().filter(|all| all.count > 0)?;
-        let share =
-            |part: &TimeSpread| 100.0 * part.mean.value / all.response.mean.value.max(f64::MIN_POSITIVE);
+        let share = |part: &TimeSpread| 100.0 * mean(part) / mean(&all.response).max(f64::MIN_POSITIVE);
         let p99 = all.response.at(0.99).map_or(0.0, |p99| p99.value);
         let (queue, server, own) = (share(&all.queue), share(&all.server), share(&all.own));
         let parts = if requests.of_clients {
@@ -142,7 +141,7 @@ fn summary(requests: &RequestEstimates) -> Vec<Finding> {
         let text = format!(
             "{} requests per second, mean response time {} (p99 {}): {parts}.",
             with_interval(&all.throughput),
-            text::duration(all.response.mean.value),
+            text::duration(mean(&all.response)),
             text::duration(p99),
         );
         Some(Finding::words(label(requests, station, "all operations"), text))
@@ -166,8 +165,10 @@ fn facts(requests: &RequestEstimates) -> Vec<Fact> {
         let about = label(requests, station, "all operations");
         let detail = |text: String| if several { format!("{about}: {text}") } else { text };
         let fact = |label: &str, value, detail| Fact { label: label.into(), value, detail };
-        let p99 = text::duration(all.response.at(0.99).map_or(0.0, |p99| p99.value));
-        let (mean, failed) = (text::duration(all.response.mean.value), text::count(all.errors as f64));
+        let in_words =
+            |time: Option<&Quantity>| time.map_or_else(|| "–".to_owned(), |time| text::duration(time.value));
+        let (mean, p99) = (in_words(all.response.mean.as_ref()), in_words(all.response.at(0.99)));
+        let failed = text::count(all.errors as f64);
         Some([
             fact("throughput", Unit::PerSecond.show(all.throughput.value), about.clone()),
             fact("response time", mean, detail(format!("mean; p99 {p99}"))),
@@ -175,6 +176,16 @@ fn facts(requests: &RequestEstimates) -> Vec<Fact> {
         ])
     };
     requests.stations.iter().filter_map(of_station).flatten().collect()
+}
+
+/// A time of requests: where there was none, none was measured.
+fn time_of(time: Option<&Quantity>) -> TableValue {
+    TableValue::from(time.map(measured))
+}
+
+/// The mean, to be drawn or divided by: zero where there was no request.
+fn mean(time: &TimeSpread) -> f64 {
+    time.mean.map_or(0.0, |mean| mean.value)
 }
 
 /// One row for each operation.
@@ -194,9 +205,9 @@ pub fn operations(requests: &RequestEstimates) -> Table {
             TableValue::from(line.count as f64),
             TableValue::from(line.errors as f64),
             TableValue::Measured(measured(&line.throughput)),
-            TableValue::Measured(measured(&line.response.mean)),
+            time_of(line.response.mean.as_ref()),
         ];
-        row.extend(line.response.percentiles.iter().map(|one| TableValue::Measured(measured(one))));
+        row.extend(SHARES.iter().map(|share| time_of(line.response.at(*share))));
         row.push(TableValue::from(line.hit_ratio));
         row
     });
@@ -224,17 +235,15 @@ fn percentile(share: f64) -> String {
 /// One row for each part of each operation's response time.
 pub fn parts(requests: &RequestEstimates) -> Table {
     let row = |station: &StationEstimates, line: &OperationEstimates, name: &str, part: &TimeSpread| {
-        let at = |share| part.at(share).map(measured).into();
+        let whole = mean(&line.response);
         vec![
             TableValue::Text(label(requests, station, &line.operation)),
             TableValue::from(name),
-            TableValue::Measured(measured(&part.mean)),
-            TableValue::from(
-                (line.response.mean.value > 0.0).then(|| part.mean.value / line.response.mean.value),
-            ),
-            at(0.5),
-            at(0.9),
-            at(0.99),
+            time_of(part.mean.as_ref()),
+            TableValue::from((whole > 0.0).then(|| mean(part) / whole)),
+            time_of(part.at(0.5)),
+            time_of(part.at(0.9)),
+            time_of(part.at(0.99)),
         ]
     };
     let rows = lines(requests).flat_map(|(station, line)| {
@@ -267,7 +276,7 @@ pub fn laws(requests: &RequestEstimates) -> Table {
             TableValue::Text(label(requests, station, &place.name)),
             TableValue::from(place.arrivals),
             TableValue::from(place.completions),
-            TableValue::from(place.time),
+            TableValue::from((place.completions > 0.0).then_some(place.time)),
             TableValue::from(by_law),
             TableValue::from(place.present),
             TableValue::from((place.present > 0.0).then(|| by_law / place.present - 1.0)),
@@ -299,16 +308,15 @@ pub fn laws(requests: &RequestEstimates) -> Table {
 /// What was asked of each server; none where no server was.
 pub fn servers(requests: &RequestEstimates) -> Option<Table> {
     let row = |station: &StationEstimates, server: &krarup_analysis::requests::ServerEstimates| {
-        let at = |share| server.time.at(share).map(measured).into();
         vec![
             TableValue::Text(label(requests, station, &format!("server {}", server.server))),
             TableValue::from(server.requests as f64),
             TableValue::from(server.share),
             TableValue::from(server.errors as f64),
-            TableValue::Measured(measured(&server.time.mean)),
-            at(0.5),
-            at(0.9),
-            at(0.99),
+            time_of(server.time.mean.as_ref()),
+            time_of(server.time.at(0.5)),
+            time_of(server.time.at(0.9)),
+            time_of(server.time.at(0.99)),
         ]
     };
     let rows: Vec<Vec<TableValue>> = requests
@@ -384,7 +392,7 @@ fn breakdown(requests: &RequestEstimates) -> Figure {
             .iter()
             .map(|line| {
                 let parts = [&line.queue, &line.server, &line.own];
-                (line.operation.clone(), parts.iter().map(|part| part.mean.value).collect())
+                (line.operation.clone(), parts.iter().map(|part| mean(part)).collect())
             })
             .collect(),
     };
@@ -524,24 +532,27 @@ mod tests {
 
     /// Stations with so many requests each.
     fn estimates(counts: &[u64]) -> RequestEstimates {
-        let time = TimeSpread { mean: quantity(1e-3, 1e-4), percentiles: Vec::new() };
-        let station = |(station, count): (u16, &u64)| StationEstimates {
-            station,
-            operations: vec![OperationEstimates {
-                operation: "all".into(),
-                count: *count,
-                errors: 0,
-                hit_ratio: None,
-                throughput: quantity(*count as f64 / 8.0, 1.0),
-                response: time.clone(),
-                queue: time.clone(),
-                server: time.clone(),
-                own: time.clone(),
-            }],
-            places: Vec::new(),
-            servers: Vec::new(),
-            histogram: TrialHistogram::default(),
-            server_histogram: TrialHistogram::default(),
+        let station = |(station, count): (u16, &u64)| {
+            let mean = (*count > 0).then(|| quantity(1e-3, 1e-4));
+            let time = TimeSpread { mean, percentiles: Vec::new() };
+            StationEstimates {
+                station,
+                operations: vec![OperationEstimates {
+                    operation: "all".into(),
+                    count: *count,
+                    errors: 0,
+                    hit_ratio: None,
+                    throughput: quantity(*count as f64 / 8.0, 1.0),
+                    response: time.clone(),
+                    queue: time.clone(),
+                    server: time.clone(),
+                    own: time,
+                }],
+                places: Vec::new(),
+                servers: Vec::new(),
+                histogram: TrialHistogram::default(),
+                server_histogram: TrialHistogram::default(),
+            }
         };
         RequestEstimates {
             rows: counts.iter().sum(),
@@ -566,6 +577,18 @@ mod tests {
         for count in ["700", "41"] {
             assert!(both.iter().any(|fact| fact.value == count), "{count}: {both:?}");
         }
+    }
+
+    #[test]
+    fn where_nothing_was_answered_no_time_was_measured() {
+        let idle = estimates(&[0]);
+        let all = facts(&idle);
+        assert_eq!((all[0].value.as_str(), all[1].value.as_str()), ("0/s", "–"));
+        assert!(all[1].detail.ends_with("p99 –"), "{all:?}");
+        assert_eq!(operations(&idle).rows[0][4], TableValue::Missing);
+        assert!(parts(&idle).rows.iter().all(|row| row[2] == TableValue::Missing));
+        assert!(matches!(operations(&estimates(&[700])).rows[0][4], TableValue::Measured(_)));
+        assert!(parts(&estimates(&[700])).rows.iter().all(|row| row[2] != TableValue::Missing));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::comparison::change_in_words;
 use crate::document::{Block, Column, EstimateCell, Note, Table, TableValue};
 use crate::estimates::{self, measured};
 use crate::figures::{Axis, Figure, Plot, Scatter, ScatterGroup, Tint};
+use crate::tables::name_part;
 use crate::workloads::{clients, drawn_at_limits, not_drawn};
 
 /// For each mix its best cell, and the least that comes near.
@@ -307,7 +308,32 @@ pub(crate) fn law_quantiles(results: &Results) -> Option<Figure> {
 
 /// Everything about a 2^k·r design.
 pub(crate) fn studies(results: &Results) -> Vec<Block> {
-    results.studies.iter().flat_map(study).collect()
+    of_all(&results.studies)
+}
+
+fn of_all(studies: &[Study]) -> Vec<Block> {
+    let stems: Vec<String> = studies.iter().map(file_stem).collect();
+    let mut blocks = Vec::new();
+    for (place, one) in studies.iter().enumerate() {
+        let mut own = study(one);
+        // Where letters and digits do not tell two parts apart, the later one has its number.
+        if stems[..place].contains(&stems[place]) {
+            own.iter_mut().for_each(|block| add_number(block, place + 1));
+        }
+        blocks.append(&mut own);
+    }
+    blocks
+}
+
+/// To the names of the files that are written of it.
+fn add_number(block: &mut Block, number: usize) {
+    let names = match block {
+        Block::Table(table) => vec![&mut table.name],
+        Block::InWords(words, numbers) => vec![&mut words.name, &mut numbers.name],
+        Block::Figure(figure) => vec![&mut figure.name],
+        _ => Vec::new(),
+    };
+    names.into_iter().for_each(|name| name.push_str(&format!("-{number}")));
 }
 
 /// The cells that it is of, in the words of a sentence; empty where it is of all.
@@ -349,9 +375,13 @@ fn capital(word: &str) -> String {
 
 /// The name of a file: letters and digits of the levels that it is of, and the measure.
 fn file_stem(study: &Study) -> String {
-    let name = format!("{} {}", part(study), study.measure.name()).to_lowercase();
-    let words: Vec<&str> = name.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
-    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
+    let letters = |text: &str| {
+        let text = text.to_lowercase();
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
+        words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
+    };
+    let (part, measure) = (letters(&part(study)), letters(study.measure.name()));
+    format!("{}-{measure}", name_part(&part)).trim_start_matches('-').to_owned()
 }
 
 /// The effects. Where they multiply, the mean is no ratio as they are: it stands there in words.
@@ -399,8 +429,8 @@ fn effects_table(study: &Study) -> Table {
         vec![TableValue::from(name), TableValue::Missing, TableValue::from(share), TableValue::from("")]
     }));
     let how = if blocks.is_some() {
-        "Effects are taken within repetitions, since the runs of one meet the machine in the same state. What repetitions differ by stands beside the error, \
-         and is in the interval of the mean alone."
+        "Effects are taken within repetitions, since the runs of one meet the machine in the same state. What repetitions differ by stands beside the error; \
+         each interval is from one value of each repetition."
     } else {
         "The cells have fewer than two repetitions that are known to be common, so that all runs are taken to be independent: what repetitions differ by is in the error."
     };
@@ -547,6 +577,29 @@ mod tests {
             residuals: means.map(|mean| (mean, 0.1)).to_vec(),
             qq: Vec::new(),
         }
+    }
+
+    #[test]
+    fn two_parts_of_the_same_letters_have_files_of_their_own() {
+        let of = |level: &str| Study {
+            part: vec![("size".into(), level.into())],
+            qq: vec![(-1.0, -0.1), (1.0, 0.1)],
+            ..multiplied(Measure::Throughput, [-0.3, 0.3])
+        };
+        let blocks = of_all(&[of("<1KiB"), of(">1KiB")]);
+        let names: Vec<&str> = blocks
+            .iter()
+            .filter_map(|block| match block {
+                Block::InWords(words, numbers) if words.name == numbers.name => Some(words.name.as_str()),
+                Block::Figure(figure) => Some(figure.name.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert!(names.len() == 6 && names[0] == "effects-size-1kib-throughput", "{names:?}");
+        assert!((1..6).all(|place| !names[..place].contains(&names[place])), "{names:?}");
+        // A file's name has 255 bytes at most.
+        let long = file_stem(&of(&"x".repeat(230)));
+        assert!(long.len() < 200 && long.ends_with("x-throughput"), "{long}");
     }
 
     #[test]

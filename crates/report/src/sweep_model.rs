@@ -7,6 +7,7 @@ use krarup_units::Unit;
 
 use crate::document::{Block, Column, EstimateCell, Finding, Section, Table, TableValue};
 use crate::figures::{Axis, Figure, Plot, Scatter, ScatterGroup, Tint};
+use crate::tables::name_part;
 
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
@@ -41,7 +42,8 @@ fn title(prediction: &Prediction) -> String {
 
 /// It as a part of names of files.
 fn name(prediction: &Prediction) -> String {
-    title(prediction).to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-")
+    let letters = title(prediction).to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    name_part(&letters).to_owned()
 }
 
 fn sentence(prediction: &Prediction) -> String {
@@ -438,15 +440,28 @@ mod tests {
         );
     }
 
-    #[test]
-    fn models_of_workloads_that_differ_in_a_sign_have_names_of_their_own() {
-        let about = |about: &str| Prediction { about: about.into(), ..prediction() };
-        let blocks = blocks(&[about("a+b"), about("a-b"), about("c")]);
+    /// What part of names of files each of these models has.
+    fn names(abouts: &[&str]) -> Vec<String> {
+        let about = |about: &&str| Prediction { about: (*about).to_owned(), ..prediction() };
+        let blocks = blocks(&abouts.iter().map(about).collect::<Vec<_>>());
         let figures = blocks.iter().filter_map(|block| match block {
             Block::Figure(figure) => figure.name.strip_prefix("predicted-throughput-"),
             _ => None,
         });
-        let names: Vec<&str> = figures.collect();
-        assert_eq!(names, ["model-of-a-b", "2-model-of-a-b", "model-of-c"]);
+        figures.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn models_of_workloads_that_differ_in_a_sign_have_names_of_their_own() {
+        assert_eq!(names(&["a+b", "a-b", "c"]), ["model-of-a-b", "2-model-of-a-b", "model-of-c"]);
+    }
+
+    /// A file's name has 255 bytes at most.
+    #[test]
+    fn models_of_workloads_with_long_names_have_files() {
+        let long = "x".repeat(230);
+        let names = names(&[format!("{long}1").as_str(), format!("{long}2").as_str()]);
+        assert!(names[0].starts_with("model-of-xxx") && names[1] == format!("2-{}", names[0]), "{names:?}");
+        assert!(names[0].len() < 200, "{names:?}");
     }
 }

@@ -41,6 +41,15 @@ pub struct Table {
     pub rows: Vec<Vec<TableValue>>,
 }
 
+/// How long a part of a file's name may be that is made of a spec's words, in bytes. What stands
+/// before and behind it has room, also where a file system encrypts names.
+const LONGEST_PART: usize = 100;
+
+/// What of these letters may be a part of a file's name.
+pub(crate) fn name_part(letters: &str) -> &str {
+    letters.get(..LONGEST_PART).unwrap_or(letters)
+}
+
 impl Table {
     /// A table that needs no heading, as for a terminal: columns by their heading and unit.
     pub fn untitled(name: &str, columns: &[(&str, Unit)], rows: Vec<Vec<TableValue>>) -> Self {

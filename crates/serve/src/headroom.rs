@@ -136,8 +136,10 @@ struct UsesSeen {
 }
 
 impl UsesSeen {
-    /// Adds what is used now, at this rate, and tells each what was seen of it.
-    fn complete(&mut self, allowances: &mut [Allowance], rate: f64, now: Instant) {
+    /// Adds what is used now, at this rate, and tells each what was seen of it. What is of none of
+    /// these servers any more is dropped.
+    fn complete(&mut self, allowances: &mut [Allowance], servers: &[String], rate: f64, now: Instant) {
+        self.of.retain(|(_, server), _| server.as_ref().is_none_or(|server| servers.contains(server)));
         let is_new = self.last.is_none_or(|last| now.duration_since(last) >= APART);
         if is_new {
             self.last = Some(now);
@@ -233,13 +235,13 @@ impl LiveHeadroom {
     fn known(&self, state: &LiveState) -> LiveSystem {
         let mut system = state.system.clone();
         system.allowances = process::allowances();
-        if let Some(config) = state.config.as_ref().filter(|config| config.server_stats) {
-            // Not those that have been taken out of it.
-            let names: Vec<String> = config.addresses().iter().map(ToString::to_string).collect();
-            system.allowances.extend(self.servers.allowances(&names));
-        }
+        let config = state.config.iter().filter(|config| config.server_stats);
+        // Not those that have been taken out of it.
+        let servers = config.flat_map(|config| config.addresses());
+        let names: Vec<String> = servers.map(|address| address.to_string()).collect();
+        system.allowances.extend(self.servers.allowances(&names));
         let rate = state.kept.replied_per_s(LATELY);
-        lock(&self.uses).complete(&mut system.allowances, rate, Instant::now());
+        lock(&self.uses).complete(&mut system.allowances, &names, rate, Instant::now());
         let mut proven = lock(&self.proven);
         let proven = proven.get_or_insert_with(|| proven_before(state));
         let shares = state.shares_digest();
@@ -381,7 +383,7 @@ mod tests {
         let mut seen_at = |second: u64, rate: f64| {
             let (resource, used) = (ResourceKind::Files, 2.0 * rate);
             let mut all = [Allowance { resource, server: None, used, most: 1e9, seen: Vec::new() }];
-            uses.complete(&mut all, rate, begun + Duration::from_secs(second));
+            uses.complete(&mut all, &[], rate, begun + Duration::from_secs(second));
             all[0].seen.clone()
         };
         assert_eq!(seen_at(0, 10.0), [(10.0, 20.0)]);
@@ -391,6 +393,22 @@ mod tests {
         let many = many.last().unwrap();
         let latest = 2.0 * MOMENTS as f64 - 1.0;
         assert_eq!((many.len(), many.last()), (MOMENTS, Some(&(latest, 2.0 * latest))));
+    }
+
+    #[test]
+    fn uses_of_what_is_no_server_any_more_are_dropped_and_those_of_a_silent_one_are_kept() {
+        let (now, mut uses) = (Instant::now(), UsesSeen::default());
+        let of = |server: Option<&str>| {
+            let (resource, server) = (ResourceKind::Memory, server.map(str::to_owned));
+            Allowance { resource, server, used: 1.0, most: 2.0, seen: Vec::new() }
+        };
+        let both = ["a:1".to_owned(), "b:1".to_owned()];
+        uses.complete(&mut [of(None), of(Some("a:1")), of(Some("b:1"))], &both, 1.0, now);
+        uses.complete(&mut [of(None)], &both, 1.0, now);
+        assert_eq!(uses.of.len(), 3);
+        uses.complete(&mut [of(None)], &both[1..], 1.0, now);
+        let left: Vec<_> = uses.of.keys().map(|(_, server)| server.as_deref()).collect();
+        assert_eq!(left, [None, Some("b:1")]);
     }
 
     #[test]

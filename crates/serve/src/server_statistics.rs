@@ -44,8 +44,10 @@ struct ProcessorSample {
 
 impl AskedServers {
     /// What each of these servers uses of what it has. One that does not answer says nothing; its
-    /// processors are known once it was asked twice, some seconds apart.
+    /// processors are known once it was asked twice, some seconds apart. What is none of these any
+    /// more is forgotten.
     pub(crate) fn allowances(&self, servers: &[String]) -> Vec<Allowance> {
+        lock(&self.last).retain(|server, _| servers.contains(server));
         let mut all = Vec::new();
         for some in servers.chunks(AT_ONCE) {
             thread::scope(|scope| {
@@ -194,6 +196,17 @@ mod tests {
         assert_eq!(used(100_000, 100.0), Some(0.5));
         assert_eq!(used(101_000, 1.0), None, "it was started again");
         assert_eq!(used(111_000, 6.0), Some(0.5));
+    }
+
+    #[test]
+    fn what_is_no_server_any_more_is_forgotten() {
+        let (servers, now) = (AskedServers::default(), Instant::now());
+        // Files that are not there: a connection to them fails at once.
+        let (gone, silent) = ("unix:/nowhere/gone", "unix:/nowhere/silent".to_owned());
+        servers.processors(gone, 10.0, now);
+        servers.processors(&silent, 10.0, now);
+        assert!(servers.allowances(std::slice::from_ref(&silent)).is_empty());
+        assert!(lock(&servers.last).keys().eq([&silent]));
     }
 
     #[test]

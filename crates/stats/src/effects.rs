@@ -7,16 +7,19 @@
 //! ```
 //!
 //! Jain 1991, §18.2 to 18.5. Where each repetition is a block, in which every cell comes once, what
-//! its values have in common is in no difference of cells (Montgomery 2017, ch. 4):
+//! its values have in common is in no difference of cells (Montgomery 2017, ch. 4). Each repetition
+//! has a value of every effect, q_j, and these r values are what is known of its error: only some
+//! effects feel a machine that changes, where it does not act alike on all cells.
 //!
 //! ```text
 //! SSR = 2^k Σ (mean of a repetition − mean of all)²           SST = Σ SSj + SSR + SSE
-//! s_e = √(SSE / (2^k−1)(r−1))       s_q = s_e / √(2^k r)      s_q0 = √(SSR / (r−1)) / √(2^k r)
+//! s_e = √(SSE / (2^k−1)(r−1))       s_q = √(Σ (q_j − q)² / (r−1)) / √r      also of the mean, q0
 //! ```
 
 use crate::error::{StatsError, all_finite, at_least, finite, probability};
 use crate::factorial::{MOST_FACTORS, Term, TwoLevel};
 use crate::interval::Estimate;
+use crate::summary::Summary;
 use crate::tails::t_two_sided_quantile;
 use serde::{Deserialize, Serialize};
 
@@ -33,17 +36,29 @@ impl TwoLevel {
     }
 
     /// The same where each repetition is a block: the j-th values of all cells were measured in
-    /// succession, and have in common what the machine was like then. Effects are differences
-    /// within repetitions, and the mean is one over r repetitions.
+    /// succession, and have in common what the machine was like then. Each repetition has a value
+    /// of every effect and of the mean, and the interval of each is that of the mean of its r
+    /// values.
     ///
     /// # Errors
     /// As [`TwoLevel::effects`].
     pub fn effects_in_blocks(&self, level: f64) -> Result<Effects, StatsError> {
         at_least("repetitions", self.repetitions(), 2)?;
         let errors: f64 = self.residuals_in_blocks().iter().map(|residual| residual.residual.powi(2)).sum();
-        let cells = self.cells().len() as f64;
-        let blocks: f64 = self.blocks().iter().map(|block| cells * block.powi(2)).sum();
-        analysis(self.factors(), &self.means(), self.repetitions(), errors, Some(blocks), level)
+        let effects = self.effects_of_repetitions()?;
+        analysis(self.factors(), &self.means(), self.repetitions(), errors, Some(&effects), level)
+    }
+
+    /// The r values of each effect, one of every repetition, as [`Term::all`] lists them.
+    fn effects_of_repetitions(&self) -> Result<Vec<Summary>, StatsError> {
+        let repetitions: Vec<Vec<f64>> = (0..self.repetitions())
+            .map(|repetition| self.cells().iter().map(|cell| cell[repetition]).collect())
+            .collect();
+        let of_term = |term: Term| {
+            let effects: Vec<f64> = repetitions.iter().map(|values| effect(values, term)).collect();
+            Summary::of(&effects)
+        };
+        Term::all(self.factors().len()).into_iter().map(of_term).collect()
     }
 
     /// Shares of variation alone, also for r = 1 (Jain's 2^k designs, ch. 17): descriptive, for
@@ -122,7 +137,8 @@ pub struct Effects {
     pub error_squares: f64,
     /// SSE / SST.
     pub error_share: f64,
-    /// Degrees of freedom of the error, 2^k (r − 1); in blocks (2^k − 1)(r − 1).
+    /// Degrees of freedom of the error, 2^k (r − 1); in blocks (2^k − 1)(r − 1), while the interval
+    /// of an effect has r − 1.
     pub degrees: f64,
     /// s_e = √(SSE / degrees), the standard deviation of one measurement; in blocks within its own.
     pub error_sd: f64,
@@ -215,43 +231,44 @@ fn effect(means: &[f64], term: Term) -> f64 {
     means.iter().enumerate().map(|(cell, mean)| term.sign(cell) * mean / means.len() as f64).sum()
 }
 
-/// The analysis from the means of the cells, SSE, and SSR where repetitions are blocks:
-/// q ± t[1−α/2; degrees of the error] s_q.
+/// The analysis from the means of the cells, SSE, and where repetitions are blocks the values that
+/// these have of each effect: q ± t[1−α/2; degrees of the error] s_q, in blocks with r − 1 degrees.
 fn analysis(
     factors: &[String],
     means: &[f64],
     repetitions: usize,
     error_squares: f64,
-    block_squares: Option<f64>,
+    of_repetitions: Option<&[Summary]>,
     level: f64,
 ) -> Result<Effects, StatsError> {
     probability("level", level)?;
     let (cells, of_one_cell) = (means.len() as f64, (repetitions - 1) as f64);
     let n = cells * repetitions as f64;
-    let degrees = if block_squares.is_some() { (cells - 1.0) * of_one_cell } else { cells * of_one_cell };
+    let degrees = if of_repetitions.is_some() { (cells - 1.0) * of_one_cell } else { cells * of_one_cell };
     let terms = Term::all(factors.len());
     let q: Vec<f64> = terms.iter().map(|&term| effect(means, term)).collect();
     let squares: Vec<f64> = q.iter().map(|q| n * q * q).collect();
+    let block_squares = of_repetitions.map(|effects| cells * effects[0].squares);
     let scatter = error_squares + block_squares.unwrap_or(0.0);
     let total_squares = finite("total variation", squares[1..].iter().sum::<f64>() + scatter)?;
     if total_squares == 0.0 {
         return Err(StatsError::Constant { what: "values of the design" });
     }
     let error_sd = (error_squares / degrees).sqrt();
-    let estimate = |value: f64| Estimate::student(value, n as u64, error_sd / n.sqrt(), degrees, level);
-    // What a block is off by, all cells are off by, and with them their mean.
-    let mean = match block_squares {
-        Some(squares) => {
-            Estimate::student(q[0], n as u64, (squares / of_one_cell / n).sqrt(), of_one_cell, level)
-        }
-        None => estimate(q[0]),
-    }?;
+    let estimate = |j: usize| {
+        let (standard_error, degrees) = match of_repetitions {
+            Some(effects) => (effects[j].standard_error()?, of_one_cell),
+            None => (error_sd / n.sqrt(), degrees),
+        };
+        Estimate::student(q[j], n as u64, standard_error, degrees, level)
+    };
+    let mean = estimate(0)?;
     let effects = (1..terms.len())
         .map(|j| {
             Ok(Effect {
                 term: terms[j],
                 name: terms[j].name(factors),
-                estimate: estimate(q[j])?,
+                estimate: estimate(j)?,
                 squares: squares[j],
                 share: squares[j] / total_squares,
             })
@@ -314,6 +331,22 @@ mod tests {
         let blocks = result.blocks.unwrap();
         assert!((blocks.squares - 2592.0).abs() < 1e-9 && (blocks.share - 2592.0 / 8592.0).abs() < 1e-12);
         assert!(result.error_share < 1e-12, "{}", result.error_share);
+    }
+
+    /// One repetition is 18 slower at the low level of A alone, another 18 quicker: A is 10, 19 and
+    /// 1, and from what is left of all runs ± 7.3.
+    #[test]
+    fn what_one_level_alone_feels_is_in_the_interval_of_its_effect() {
+        let cells = [[100.0, 82.0, 118.0], [120.0; 3], [100.0, 82.0, 118.0], [120.0; 3]];
+        let design = TwoLevel::new(&["A", "B"], cells.map(Vec::from).to_vec()).unwrap();
+        let result = design.effects_in_blocks(0.95).unwrap();
+        let a = result.effect("A").unwrap().estimate;
+        // t[0.975; 2] = 4.303.
+        assert!((a.interval.half_width() - 4.302_653 * 9.0 / 3.0_f64.sqrt()).abs() < 1e-4, "{a:?}");
+        assert!((a.value - 10.0).abs() < 1e-9 && !a.differs_from_zero(), "{a:?}");
+        // No repetition shows anything of B.
+        let b = result.effect("B").unwrap().estimate;
+        assert!(b.value.abs() < 1e-9 && b.interval.half_width() < 1e-9, "{b:?}");
     }
 
     #[test]

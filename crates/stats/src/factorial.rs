@@ -199,7 +199,7 @@ impl TwoLevel {
     }
 
     /// What the values of each repetition have in common: their mean − the mean of all.
-    pub(crate) fn blocks(&self) -> Vec<f64> {
+    fn blocks(&self) -> Vec<f64> {
         let cells = self.cells.len() as f64;
         let mean: f64 = self.means().iter().map(|mean| mean / cells).sum();
         (0..self.repetitions())

@@ -160,6 +160,11 @@ impl UnderWay {
         let (lines, bytes) = (self.batch.lines() as u64, self.batch.bytes() as u64);
         self.asked + Nanos(lines * SLOW_LINE.0 + bytes * SLOW_BYTE.0)
     }
+
+    /// Whether what it holds is still to be written: where it was refused, with a later batch.
+    fn is_unwritten(&self) -> bool {
+        self.outcome.as_ref().is_none_or(|outcome| outcome.written.is_err())
+    }
 }
 
 /// What came of a batch.
@@ -271,10 +276,13 @@ impl Journal {
         let lines = gathered.lines() + others().map(CommitBatch::lines).sum::<usize>();
         let writers = if self.waits_for_disk { WRITERS } else { WRITERS - 1 };
         let is_first = others().next().is_none();
+        // What a refused one held would be written over what this one has written.
+        let mut unwritten = self.under_way.iter().filter(|one| one.is_unwritten()).map(|one| &*one.batch);
         !self.free.is_empty()
             && !self.reading
             && next_id <= self.ids.promised.load(Ordering::Relaxed)
-            && (is_first || (others().count() < writers && lines <= SIDE_BY_SIDE && others().all(beside)))
+            && (is_first || (others().count() < writers && lines <= SIDE_BY_SIDE))
+            && unwritten.all(beside)
     }
 
     /// How many batches are under way.
@@ -814,6 +822,23 @@ mod tests {
         assert!(journal.may_write(&deletes(100..200), 1));
         assert!(!journal.may_write(&deletes(99..101), 1));
         assert!(!journal.may_write(&deletes(100..400), 1));
+    }
+
+    /// What it held comes back when those before it are over, and is written once more.
+    #[test]
+    fn no_batch_overtakes_a_refused_one_that_has_a_message_in_common_with_it() {
+        let (mut journal, say, _threads) = journal();
+        journal.write(1, deletes(1..3), Stamp(0));
+        journal.write(2, deletes(3..5), Stamp(0));
+        let outcome = BatchOutcome { sent: Stamp(0), answered: Stamp(0), written: Err("full".into()) };
+        say.send(ThreadEvent::Wrote { writer: WRITERS - 2, number: 2, outcome }).unwrap();
+        assert_eq!(committed(journal.next_event()), None, "the first is not over");
+        assert!(!journal.may_write(&deletes(4..6), 1));
+        assert!(journal.may_write(&deletes(5..7), 1));
+        say.send(wrote(WRITERS - 1, 1, Nanos::from_micros(100))).unwrap();
+        assert_eq!(committed(journal.next_event()), Some(1));
+        assert!(matches!(journal.next_event(), Some(JournalEvent::Refused { number: 2, .. })));
+        assert!(journal.may_write(&deletes(4..6), 1));
     }
 
     #[test]

@@ -242,8 +242,12 @@ impl Attempts {
         self.not_before.filter(|until| *until > now)
     }
 
-    /// Whether there may be one now; where the last one failed the next is later.
+    /// Whether there may be one now; where the last one failed the next is later. One that failed
+    /// long before is forgotten: since then nothing has waited for it.
     fn begin(&mut self, now: Instant) -> bool {
+        if self.not_before.is_some_and(|until| until + RETRY_AFTER_AT_MOST < now) {
+            *self = Self::default();
+        }
         let may_begin = self.rest(now).is_none();
         if may_begin && self.not_before.is_some() {
             self.put_off(now);
@@ -473,7 +477,6 @@ impl PoolState {
             taken: self.clock.now(),
             busy: self.busy.get(),
             left: waiting.len() as u32,
-            together: some.len() as u32,
             ..RequestTimes::default()
         };
         Some((some, way))
@@ -506,26 +509,45 @@ impl PoolState {
             || matches!(until, RefusedUntil::Never | RefusedUntil::Repaired)
     }
 
+    /// What comes before queries of one kind are sent, for the first time or anew: an attempt to
+    /// connect where there is no session, and after a while only what is still wanted stays.
+    async fn begin_round(
+        self: &Rc<Self>,
+        session: &mut Option<Rc<DatabaseSession>>,
+        asked: &mut Vec<QueuedRequest>,
+        begun: Instant,
+    ) -> Result<(), Over> {
+        let queue = self.queue(asked[0].query.kind());
+        if session.is_none() && self.queues[queue].begins_attempt() {
+            *session = self.try_to_connect(queue, asked).await?;
+        }
+        // A client that has ended its side is owed what it asked for just now.
+        if begun.elapsed() >= RETRY_AFTER_AT_MOST {
+            self.drop_unwanted(queue, asked);
+        }
+        Ok(())
+    }
+
     /// Carries out queries of one kind until the answers are known, and tells them; those that come
     /// back are to be tried again later.
     async fn carry_out(
         self: &Rc<Self>,
         session: &mut Option<Rc<DatabaseSession>>,
-        asked: Vec<QueuedRequest>,
+        mut asked: Vec<QueuedRequest>,
         way: &mut RequestTimes,
     ) -> Result<Vec<QueuedRequest>, Over> {
         let queue = self.queue(asked[0].query.kind());
         let mut unknown: Option<Unknown> = None;
-        let (mut pauses, mut tries, mut cancelled) = (backoff(), 0, 0);
+        let (begun, mut pauses, mut tries, mut cancelled) = (Instant::now(), backoff(), 0, 0);
         loop {
             self.drop_closed(session, queue);
-            if session.is_none() && unknown.is_some() {
+            if unknown.is_none() {
+                self.begin_round(session, &mut asked, begun).await?;
+            } else if session.is_none() {
                 *session = Some(self.reconnect(queue).await?);
-            } else if session.is_none() && self.queues[queue].begins_attempt() {
-                *session = self.try_to_connect(queue).await?;
             }
             // Another connection may have a session.
-            let Some(open) = session.as_ref() else { return Ok(asked) };
+            let Some(open) = session.as_ref().filter(|_| !asked.is_empty()) else { return Ok(asked) };
             if let Some(one) = unknown.take() {
                 match self.settle(open, &asked, &one).await {
                     Ok(Some(Some(replies))) => {
@@ -545,12 +567,12 @@ impl PoolState {
                             tries += 1;
                             tokio::time::sleep(RETRY_AFTER).await;
                         }
-                        continue;
                     }
                 }
+                continue;
             }
             let marker = self.marker();
-            way.sent = self.clock.now();
+            (way.sent, way.together) = (self.clock.now(), asked.len() as u32);
             let clearing = self.clearing();
             self.asks();
             let received = open.carry_out(&asked, marker, self.settings.remember_keys, clearing).await;
@@ -630,7 +652,6 @@ impl PoolState {
         asked: Vec<QueuedRequest>,
         way: &mut RequestTimes,
     ) -> Result<Vec<QueuedRequest>, Over> {
-        way.together = 1;
         let mut later = Vec::new();
         for one in asked {
             // One that broke meanwhile cannot be had again now, nor for the next.
@@ -735,6 +756,9 @@ impl PoolState {
 
     /// Connections look again for what there is to do.
     fn go_on(&self, kind: StatementKind) {
+        if kind == StatementKind::Take {
+            self.drop_unwanted(self.queue(kind), &mut Vec::new());
+        }
         let queue = &self.queues[self.queue(kind)];
         queue.come.notify_waiters();
         queue.come.notify_one();
@@ -766,6 +790,30 @@ impl PoolState {
         refused.retain(|other, only_reads| *other != kind && !*only_reads);
         if refused.is_empty() {
             self.sender.say(PoolEvent::Takes);
+        }
+    }
+
+    /// What has waited in a queue while nothing was done for it, and what one of its connections
+    /// has taken and not sent, is not asked where the client has gone that would take something.
+    fn drop_unwanted(&self, queue: usize, taken: &mut Vec<QueuedRequest>) {
+        let mut dropped = Vec::new();
+        let mut stays = |asked: &QueuedRequest| {
+            let is_wanted = asked.is_wanted();
+            if !is_wanted {
+                dropped.push((asked.number, DatabaseReply::NotAsked));
+            }
+            is_wanted
+        };
+        let mut waiting = self.queues[queue].waiting.borrow_mut();
+        let before = waiting.len();
+        waiting.retain(&mut stays);
+        // Those that are taken its connection counts.
+        self.answered(before - waiting.len());
+        taken.retain(&mut stays);
+        if !dropped.is_empty() {
+            let (busy, left) = (self.busy.get(), waiting.len() as u32);
+            let way = RequestTimes { busy, left, ..RequestTimes::default() };
+            self.sender.say(PoolEvent::Answered(dropped, way));
         }
     }
 
@@ -805,13 +853,23 @@ impl PoolState {
         Ok(session)
     }
 
-    /// A session for a queue; none: it cannot be had now.
-    async fn try_to_connect(&self, queue: usize) -> Result<Option<Rc<DatabaseSession>>, Over> {
+    /// A session for a queue; none: it cannot be had now. Of the queue, and of what was taken from
+    /// it for this session, goes what is not wanted any more, where no connection served it and an
+    /// attempt has failed.
+    async fn try_to_connect(
+        &self,
+        queue: usize,
+        taken: &mut Vec<QueuedRequest>,
+    ) -> Result<Option<Rc<DatabaseSession>>, Over> {
+        let was_served = self.is_served(queue);
         let connected = self.connect(queue).await;
         let mut attempts = self.queues[queue].attempts.borrow_mut();
         match connected {
             Ok(session) => {
-                *attempts = Attempts::default();
+                let failed_before = std::mem::take(&mut *attempts).not_before.is_some();
+                if failed_before && !was_served {
+                    self.drop_unwanted(queue, taken);
+                }
                 Ok(Some(session))
             }
             Err(StoreError::Deposed) => Err(Over),
@@ -820,6 +878,7 @@ impl PoolState {
                 // Where others have one, the database is there and has no more for this broker.
                 if !self.is_served(queue) {
                     self.lose(&problem.to_string(), None);
+                    self.drop_unwanted(queue, taken);
                 }
                 Ok(None)
             }
@@ -839,7 +898,7 @@ impl PoolState {
     async fn reconnect(&self, queue: usize) -> Result<Rc<DatabaseSession>, Over> {
         let mut pauses = backoff();
         loop {
-            if let Some(session) = self.try_to_connect(queue).await? {
+            if let Some(session) = self.try_to_connect(queue, &mut Vec::new()).await? {
                 return Ok(session);
             }
             tokio::time::sleep(pauses.pause()).await;
@@ -952,9 +1011,10 @@ fn body_length(asked: &QueuedRequest) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use krarup_broker::database::NewMessage;
+    use krarup_broker::database::{MessageSelector, NewMessage};
 
     use super::*;
+    use crate::postgres::ProcessEnvironment;
 
     fn put(number: u64, length: usize, strict: bool) -> QueuedRequest {
         let new = NewMessage {
@@ -970,7 +1030,43 @@ mod tests {
             lives: None,
             body: vec![0; length].into(),
         };
-        QueuedRequest { number, query: DatabaseRequest::New(new), joins: false }
+        QueuedRequest { number, query: DatabaseRequest::New(new), joins: false, client: None }
+    }
+
+    fn take(number: u64, client: &Arc<()>) -> QueuedRequest {
+        let which = MessageSelector::Tubes(vec!["jobs".into()]);
+        let query = DatabaseRequest::Take { which, client: None, taker: 1, most: 1, pops: true };
+        QueuedRequest { number, query, joins: false, client: Some(Arc::downgrade(client)) }
+    }
+
+    /// Its database is out of reach.
+    fn state() -> (Rc<PoolState>, Receiver<PoolEvent>) {
+        let address = "host=/nowhere user=krarup dbname=queues";
+        let place = Database::parse(address, &ProcessEnvironment::default()).unwrap();
+        let (tell, news) = mpsc::channel();
+        let sender = EventSender { tell, wake: Box::new(|| {}), owed_since: Arc::default() };
+        let settings =
+            ConnectionPoolSettings { gathers: false, connections: 1, remember_keys: Duration::ZERO };
+        (Rc::new(PoolState::new(settings, 1, place, Clock::start(), sender)), news)
+    }
+
+    #[test]
+    fn what_clients_that_have_gone_would_take_is_not_kept_while_the_database_is_out_of_reach() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (state, news) = state();
+        let [here, gone] = [(); 2].map(Arc::new);
+        state.take_in(vec![take(1, &gone), take(2, &here), take(3, &gone), put(4, 1, false)]);
+        let (taken, mut way) = state.take(&state.queues[1]).unwrap();
+        drop(gone);
+        let later = LocalSet::new().block_on(&runtime, state.carry_out(&mut None, taken, &mut way));
+        assert!(later.is_ok_and(|later| later.is_empty()));
+        let waiting: Vec<u64> = state.queues[1].waiting.borrow().iter().map(|one| one.number).collect();
+        assert_eq!((waiting, state.open.get()), (vec![2, 4], 3), "its connection counts what it has taken");
+        let answers = news.try_iter().find_map(|event| match event {
+            PoolEvent::Answered(answers, _) => Some(answers),
+            _ => None,
+        });
+        assert_eq!(answers, Some([3, 1].map(|number| (number, DatabaseReply::NotAsked)).to_vec()));
     }
 
     #[test]
@@ -987,6 +1083,8 @@ mod tests {
             assert!(attempts.begin(now) && !attempts.begin(now));
             attempts.failed(now);
         }
+        now += 3 * RETRY_AFTER_AT_MOST;
+        assert!(attempts.begin(now) && attempts.begin(now), "that one failed is forgotten");
     }
 
     /// The numbers of those that share a statement, where it holds 512 bytes of messages.

@@ -94,14 +94,14 @@ pub struct OperationEstimates {
 /// How one kind of time is spread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimeSpread {
-    /// Mean.
-    pub mean: Quantity,
-    /// Percentiles at [`SHARES`].
+    /// Mean; none where there was no request.
+    pub mean: Option<Quantity>,
+    /// Percentiles at [`SHARES`]; empty then.
     pub percentiles: Vec<Quantity>,
 }
 
 impl TimeSpread {
-    /// The percentile nearest to this share.
+    /// The percentile at this share; none where it is not told, or there was no request.
     pub fn at(&self, share: f64) -> Option<&Quantity> {
         let place = SHARES.iter().position(|known| (known - share).abs() < 1e-9)?;
         self.percentiles.get(place)

@@ -270,14 +270,15 @@ fn spread(batches: &[Option<&MeasuredDistribution>; BATCHES]) -> TimeSpread {
     let all = merged(batches.iter().copied());
     let of = |of: &dyn Fn(&MeasuredDistribution) -> Option<f64>| {
         let each: Vec<f64> = batches.iter().flatten().filter_map(|batch| of(batch)).collect();
-        of_batches(of(&all).unwrap_or(0.0), &each)
+        of(&all).map(|value| of_batches(value, &each))
     };
     let at = |share: f64| {
-        let found = of(&|batch| batch.quantile(share).map(Nanos::as_seconds));
+        let found = of(&|batch| batch.quantile(share).map(Nanos::as_seconds))?;
         let beyond = all.count() as f64 * share.min(1.0 - share);
-        Quantity { interval: found.interval.filter(|_| beyond >= BEYOND), ..found }
+        Some(Quantity { interval: found.interval.filter(|_| beyond >= BEYOND), ..found })
     };
-    TimeSpread { mean: of(&MeasuredDistribution::mean), percentiles: SHARES.map(at).to_vec() }
+    let percentiles = SHARES.into_iter().filter_map(at).collect();
+    TimeSpread { mean: of(&MeasuredDistribution::mean), percentiles }
 }
 
 fn histogram(all: &MeasuredDistribution) -> TrialHistogram {
@@ -334,7 +335,7 @@ mod tests {
         for (time, expected) in
             [(&all.response, 5e-3), (&all.queue, 1e-3), (&all.server, 3e-3), (&all.own, 1e-3)]
         {
-            assert!((time.mean.value - expected).abs() < 1e-9, "{time:?}");
+            assert!((time.mean.unwrap().value - expected).abs() < 1e-9, "{time:?}");
             assert!((time.at(0.99).unwrap().value / expected - 1.0).abs() < 1e-3, "{time:?}");
         }
         assert_eq!(all.hit_ratio, Some(1.0));
@@ -350,6 +351,20 @@ mod tests {
         // One answer came before the span ended whose reply left after it.
         assert_eq!(station.servers[0].requests.abs_diff(all.count), 1);
         assert_eq!(station.histogram.total(), all.count);
+    }
+
+    #[test]
+    fn where_nothing_was_answered_no_time_was_measured() {
+        let rows = regular(2);
+        // After the first reply has left, and before the second.
+        let span = (Stamp(6 * MILLI), Stamp(8 * MILLI));
+        let found = found(&rows, Cut::between((Stamp(0), Stamp(15 * MILLI)), span, None).unwrap());
+        let [station] = &found.stations[..] else { panic!("one station") };
+        let (all, server) = (&station.operations[0], &station.servers[0]);
+        assert_eq!((all.count, server.requests), (0, 0));
+        for time in [&all.response, &all.queue, &all.server, &all.own, &server.time] {
+            assert_eq!((time.mean, time.at(0.5)), (None, None));
+        }
     }
 
     /// Of 100 requests the 99th percentile of a batch is its greatest value.
@@ -370,7 +385,7 @@ mod tests {
             }
             let found = found(&rows, cut(&rows, 0, 0));
             let response = &found.stations[0].operations[0].response;
-            assert!(response.mean.interval.is_some(), "{response:?}");
+            assert!(response.mean.unwrap().interval.is_some(), "{response:?}");
             let interval = response.at(share).unwrap().interval;
             assert_eq!(interval.is_some(), expected, "{share} of {requests}: {response:?}");
         }
@@ -392,7 +407,7 @@ mod tests {
             matches!(by_response, Settled::After(after) if (7.0..10.0).contains(&after)),
             "{by_response:?}"
         );
-        assert!(found.stations[0].operations[0].response.mean.value < 6e-3);
+        assert!(found.stations[0].operations[0].response.mean.unwrap().value < 6e-3);
         assert!(found.warnings.is_empty(), "{:?}", found.warnings);
     }
 

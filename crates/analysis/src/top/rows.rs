@@ -62,8 +62,8 @@ pub struct TopStore {
     pub requests: f64,
     /// Connections to it at work.
     pub connections_busy: f64,
-    /// Brokers for which it is at fault: it cannot be reached, does not answer, or refuses a write
-    /// or a sweep.
+    /// Brokers for which it is at fault: it cannot be reached, does not answer, or refuses a write,
+    /// a read or a sweep.
     pub at_fault: f64,
     /// Statements committed per second.
     pub commits_per_s: f64,

@@ -321,7 +321,8 @@ impl Broker {
         visit.queued = asking.now.max(visit.received);
         visit.taken = visit.queued;
         if let Some(shared) = &mut self.shared {
-            let number = shared.query_empty(asking.id, queue, self.queues.has_tube(queue));
+            let known = self.queues.has_tube(queue);
+            let number = shared.query_empty(asking.id, queue, known, asking.now);
             return self.wait_for_answer(asking.id, Hold::Asked(number), verb, visit);
         }
         let after = self.queues.empty_tube(queue);

@@ -43,7 +43,7 @@ pub(super) fn database_answers(broker: &mut Broker, word: ResultCode) {
     let fullest = vec![tube("old", 7), tube("other", 2)];
     let messages = Totals { ready: 10, reserved: 1, ..Totals::default() };
     let backlog = Backlog { fullest, tubes: 3, messages, took: Nanos::ZERO };
-    let row = ResultRow { word, id: 5, ttr: 60, flags: 0, body: b"x"[..].into() };
+    let row = ResultRow { word, id: 5, ttr: 60, flags: 0, tube: None, body: b"x"[..].into() };
     let way = RequestTimes { together: 1, ..RequestTimes::default() };
     for asked in broker.take_queries() {
         let reply = match asked.query {
@@ -594,7 +594,7 @@ fn a_trip_that_found_no_message_is_kept_for_the_model() {
     let [worker, producer] = [(); 2].map(|()| broker.opened());
     let at = |tenths: u64| Stamp(Nanos::from_millis(100 * tenths).0);
     let line = |word| {
-        let row = ResultRow { word, id: 5, ttr: 60, flags: 0, body: b"x"[..].into() };
+        let row = ResultRow { word, id: 5, ttr: 60, flags: 0, tube: None, body: b"x"[..].into() };
         DatabaseReply::Lines(vec![row])
     };
     let answer = |broker: &mut Broker, word, tenths: u64| {

@@ -26,8 +26,8 @@ pub struct BrokerSnapshot {
     pub(super) busy: u64,
     pub(super) statements: TimeBuckets,
     pub(super) batches: BatchSizes,
-    /// Whether the store can be reached, answers, takes what it is given and refuses no sweep; a
-    /// memory always does.
+    /// Whether the store can be reached, answers, takes what it is given and refuses no look and no
+    /// sweep; a memory always does.
     pub(super) store_takes: bool,
     pub(super) stopping: bool,
     by_tube: TubesState,
@@ -73,7 +73,7 @@ impl BrokerSnapshot {
         if self.stopping {
             Some("stopping")
         } else if !self.store_takes {
-            Some("the database cannot be reached, does not answer, or refuses what it is given or a sweep")
+            Some("the database cannot be reached, does not answer, or refuses what it is asked")
         } else if self.service.draining {
             Some("draining: no more messages are accepted")
         } else {

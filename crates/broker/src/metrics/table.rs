@@ -179,7 +179,7 @@ pub const TABLE: &[BrokerMetric] = &[
     gauge(
         "krarup_broker_store_takes",
         |now| f64::from(u8::from(now.store_takes)),
-        "1 if the store can be reached, answers, takes what it is given and refuses no sweep, else 0.",
+        "1 if the store can be reached, answers, takes what it is given and refuses no look and no sweep, else 0.",
     ),
     gauge(
         "krarup_broker_store_queue_length",

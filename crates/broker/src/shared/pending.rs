@@ -37,7 +37,8 @@ pub(super) enum For {
     Register,
     Unregister,
     Create,
-    DeleteTube,
+    /// This one, and when that was asked.
+    DeleteTube(Arc<str>, Stamp),
     Limit,
     Expire,
     Archive,
@@ -73,6 +74,8 @@ pub(super) const MOST_LEASES: usize = 4_096;
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) taker: Taker,
+    /// Shared with what it takes, until it goes or has ended its side.
+    pub(super) here: Arc<()>,
     /// What of its is under way, all of one kind, and how many.
     pub(super) out: Option<(StatementKind, u32)>,
     /// What it holds.

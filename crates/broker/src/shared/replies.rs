@@ -56,9 +56,12 @@ impl SharedQueues {
         if let For::Backlog = what {
             return self.backlog.answered(reply, now);
         }
+        if let (For::DeleteTube(tube, asked), DatabaseReply::Yes(true)) = (&what, &reply) {
+            self.forget_deleted(tube, *asked);
+        }
         let there = self.holders.get(client as usize).and_then(Option::as_ref);
         if matches!(what, For::GiveBack(..)) || there.is_none_or(|holder| holder.taker != taker) {
-            if matches!(what, For::Take(..)) {
+            if matches!(what, For::Take(..)) && reply != DatabaseReply::NotAsked {
                 self.without_reply.push(*way);
             }
             self.part_answered(slot, false);
@@ -78,6 +81,12 @@ impl SharedQueues {
                     return self.one_of_several(client, slot, false, way);
                 }
                 write::line(&mut bytes, ReplyWord::InternalError);
+            }
+            (_, DatabaseReply::NotAsked) => {
+                self.stop_waiting(client);
+                write::line(&mut bytes, ReplyWord::InternalError);
+                let reply = PendingReply { client, number: slot, bytes, way: None, repeated, stats };
+                return self.replies.push(reply);
             }
             (For::Put(tube, receiver, _, delay), DatabaseReply::Lines(lines)) => {
                 let line = first(&lines);
@@ -233,7 +242,7 @@ impl SharedQueues {
                 DatabaseReply::Lines(lines),
             ) => {
                 for line in lines.iter().filter(|line| line.word == ResultCode::Done) {
-                    self.give_back(line.id, taker, tube.clone());
+                    self.give_back(line.id, taker, tube.clone().or_else(|| line.tube.clone()));
                 }
             }
             (For::Put(tube, receiver, _, delay), DatabaseReply::Lines(lines)) => {
@@ -252,6 +261,7 @@ impl SharedQueues {
                 }
                 self.sweep_soon();
             }
+            (_, DatabaseReply::NotAsked) => {}
             _ => self.sweep_soon(),
         }
     }
@@ -264,7 +274,7 @@ impl SharedQueues {
         leased: bool,
         now: Stamp,
     ) -> TakenMessage {
-        let tube = self.waits.handed_out(line.id, tube, now);
+        let tube = self.waits.handed_out(line.id, tube.or(line.tube), now);
         if leased {
             let holder = self.holder(client);
             if holder.leases.len() >= holder.look_at {
@@ -340,6 +350,7 @@ fn first(lines: &[ResultRow]) -> ResultRow {
         id: 0,
         ttr: 0,
         flags: 0,
+        tube: None,
         body: Arc::default(),
     })
 }
@@ -359,8 +370,8 @@ fn in_a_word(what: &For, yes: bool) -> ReplyWord {
         (For::Unregister, true) => ReplyWord::Unregistered,
         (For::Unregister, false) => ReplyWord::UnknownClient,
         (For::Create, true) => ReplyWord::Created,
-        (For::DeleteTube, true) => ReplyWord::Deleted,
-        (For::DeleteTube, false) => ReplyWord::UnknownTube,
+        (For::DeleteTube(..), true) => ReplyWord::Deleted,
+        (For::DeleteTube(..), false) => ReplyWord::UnknownTube,
         (For::Limit, _) => ReplyWord::Limited,
         (For::Expire, _) => ReplyWord::Expiring,
         (For::Archive, _) => ReplyWord::Archiving,

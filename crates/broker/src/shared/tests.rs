@@ -44,7 +44,13 @@ impl Both {
     }
 
     fn answer_at(&mut self, number: u64, word: ResultCode, now: Stamp) {
-        let line = ResultRow { word, id: 5, ttr: 60, flags: 0, body: Arc::from(&b"x"[..]) };
+        self.answer_of(None, number, word, now);
+    }
+
+    /// With what the database says of the message's tube.
+    fn answer_of(&mut self, tube: Option<&str>, number: u64, word: ResultCode, now: Stamp) {
+        let (tube, body) = (tube.map(Into::into), Arc::from(&b"x"[..]));
+        let line = ResultRow { word, id: 5, ttr: 60, flags: 0, tube, body };
         let reply = DatabaseReply::Lines(vec![line]);
         self.shared.answered(&mut self.queues, number, reply, &RequestTimes::default(), now);
     }
@@ -72,6 +78,24 @@ fn at(second: u64) -> Stamp {
 
 fn put<'a>() -> Request<'a> {
     Request::Put(Put { priority: 1, ttr: DEFAULT_TTR, body: b"x", ..Put::default() })
+}
+
+/// Its key is remembered all the same, as by an owner.
+#[test]
+fn a_message_that_is_over_at_once_is_put_for_its_key_alone() {
+    let mut both = Both::new(false);
+    let client = both.open();
+    let over = |key| Put { lives: Some(0), key, ..Put::default() };
+    let mut out = Vec::new();
+    let asked = both.shared.ask(&mut both.queues, client, &Request::Put(over(None)), false, NOW, &mut out);
+    assert_eq!((asked, &out[..], both.shared.take_queries().len()), (None, &b"INSERTED 0\r\n"[..], 0));
+    both.ask(client, &Request::Put(over(Some("k"))));
+    let asked = both.query();
+    let DatabaseRequest::New(new) = &asked.query else { panic!("{asked:?}") };
+    assert_eq!((new.key.as_deref(), new.lives), (Some("k"), Some(0)));
+    assert!(new.delay > 0, "no client sees it before it is swept");
+    both.answer(asked.number, ResultCode::None);
+    assert_eq!(both.replies(), [(client, "EXISTS 5\r\n".into())]);
 }
 
 #[test]
@@ -119,6 +143,64 @@ fn what_was_leased_to_a_client_that_has_gone_is_given_back() {
     both.answer(under_way.number, ResultCode::Done);
     assert!(matches!(both.query().query, DatabaseRequest::Move { id: 5, what: StateChange::GiveBack, .. }));
     assert!(both.replies().is_empty());
+}
+
+#[test]
+fn of_a_client_that_goes_only_what_it_would_take_is_not_wanted_any_more() {
+    let takes = [Request::Reserve, Request::ReserveJob(5), Request::PopSender("anna")];
+    let others = [put(), Request::Delete(5), Request::Peek(5)];
+    let all = || takes.iter().map(|take| (take, false)).chain(others.iter().map(|other| (other, true)));
+    for closes in [true, false] {
+        let mut both = Both::new(true);
+        for (request, is_wanted) in all() {
+            let client = both.open();
+            both.ask(client, request);
+            let asked = both.query();
+            assert!(asked.is_wanted());
+            if closes {
+                both.shared.close(client, NOW);
+                both.queues.close(client, NOW);
+            } else {
+                both.shared.give_up_waiting(client);
+            }
+            assert_eq!(asked.is_wanted(), is_wanted, "{asked:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_asked_for_a_client_that_has_gone_leaves_nothing_behind() {
+    let mut both = Both::new(true);
+    let not_asked = |both: &mut Both| {
+        let number = both.query().number;
+        let (reply, way) = (DatabaseReply::NotAsked, RequestTimes::default());
+        both.shared.answered(&mut both.queues, number, reply, &way, NOW);
+        assert!(both.shared.underway.is_empty() && both.shared.take_without_reply().is_empty());
+    };
+    let [closed, ended] = [(); 2].map(|()| both.open());
+    both.ask(closed, &Request::Reserve);
+    both.shared.close(closed, NOW);
+    both.queues.close(closed, NOW);
+    not_asked(&mut both);
+    assert!(both.replies().is_empty());
+    for request in [Request::Reserve, Request::ReserveJob(5)] {
+        both.ask(ended, &request);
+        both.shared.give_up_waiting(ended);
+        not_asked(&mut both);
+        assert_eq!(both.replies(), [(ended, "INTERNAL_ERROR\r\n".into())]);
+        assert!(both.shared.has_nothing_under_way(ended));
+    }
+}
+
+#[test]
+fn a_client_that_ends_its_side_while_the_database_is_asked_is_told_what_it_found() {
+    let mut both = Both::new(true);
+    let client = both.open();
+    both.ask(client, &Request::Reserve);
+    let under_way = both.query();
+    both.shared.give_up_waiting(client);
+    both.answer(under_way.number, ResultCode::Done);
+    assert_eq!(both.replies(), [(client, "RESERVED 5 1\r\nx\r\n".into())]);
 }
 
 #[test]
@@ -216,6 +298,7 @@ fn a_client_that_waits_long_enough_is_reported_after_a_last_look() {
             id: 0,
             ttr: 0,
             flags: 0,
+            tube: None,
             body: Arc::default(),
         }]),
         &RequestTimes::default(),
@@ -233,6 +316,7 @@ fn a_client_that_waits_long_enough_is_reported_after_a_last_look() {
         id: 0,
         ttr: 0,
         flags: 0,
+        tube: None,
         body: Arc::default(),
     }]);
     let number = last.unwrap().number;
@@ -278,10 +362,61 @@ fn the_tube_of_a_message_that_was_put_here_is_known_whatever_its_taker_watches()
     both.done(client, &Request::Reserve, 11);
     both.done(client, &Request::Delete(5), 12);
     assert_eq!(both.report("default", 13).unwrap().service_s.map(|service| service.count), Some(1));
-    // One that another broker was given may be of either.
+    // One that another broker was given may be of either, until the database says which.
     both.done(client, &Request::Reserve, 14);
     assert_eq!(both.report("default", 15).unwrap().busy_consumers, 0);
     assert_eq!(both.report("other", 15), None);
+    both.done(client, &Request::Delete(5), 16);
+    both.ask(client, &Request::Reserve);
+    let number = both.query().number;
+    both.answer_of(Some("other"), number, ResultCode::Done, at(17));
+    assert_eq!(both.report("other", 18).unwrap().busy_consumers, 1);
+    both.done(client, &Request::Delete(5), 19);
+    let service = both.report("other", 20).unwrap().service_s;
+    assert_eq!(service.map(|service| (service.count, service.mean)), Some((1, 2.0)));
+}
+
+#[test]
+fn a_message_of_several_tubes_that_goes_back_is_ready_in_the_one_that_the_database_said() {
+    let mut both = Both::new(false);
+    let client = both.open();
+    both.queues.watch(client, "other");
+    both.ask(client, &Request::Reserve);
+    let number = both.query().number;
+    both.shared.close(client, at(1));
+    both.queues.close(client, at(1));
+    both.answer_of(Some("other"), number, ResultCode::Done, at(2));
+    let number = both.query().number;
+    both.answer_at(number, ResultCode::Done, at(3));
+    assert_eq!(both.report("other", 4).unwrap().arrivals, Some(1));
+}
+
+#[test]
+fn a_client_is_not_warned_of_the_lease_of_a_message_that_went_with_its_tube() {
+    let mut both = Both::new(false);
+    let [worker, other] = [(); 2].map(|()| both.open());
+    both.done(worker, &Request::Reserve, 0);
+    let delete = |both: &mut Both, second| {
+        let request = Request::DeleteTube("default");
+        let asked = both.shared.ask(&mut both.queues, other, &request, false, at(second), &mut Vec::new());
+        assert!(asked.is_some());
+        let number = both.query().number;
+        let reply = DatabaseReply::Yes(true);
+        both.shared.answered(&mut both.queues, number, reply, &RequestTimes::default(), at(30));
+    };
+    let held = |both: &Both| both.shared.holds(worker, 5, at(30));
+    assert!(held(&both));
+    delete(&mut both, 1);
+    assert!(!held(&both));
+    both.replies();
+    both.ask(worker, &Request::ReserveWithTimeout { timeout: Nanos::ZERO });
+    let number = both.query().number;
+    both.answer_at(number, ResultCode::None, at(59));
+    assert_eq!(both.replies().pop(), Some((worker, "TIMED_OUT\r\n".into())));
+    // One that was handed out while the tube was emptied was put after that.
+    both.done(worker, &Request::Reserve, 20);
+    delete(&mut both, 19);
+    assert!(held(&both));
 }
 
 #[test]
@@ -327,7 +462,8 @@ fn leases_that_have_run_out_are_looked_for_when_there_are_twice_as_many_as_were_
     let mut take = |ids: std::ops::Range<u64>, second| {
         both.ask(client, &Request::ReserveBatch { most: 10, timeout: Nanos::ZERO });
         let number = both.query().number;
-        let row = |id| ResultRow { word: ResultCode::Done, id, ttr: 60, flags: 0, body: Arc::default() };
+        let (word, body) = (ResultCode::Done, Arc::<[u8]>::default());
+        let row = |id| ResultRow { word, id, ttr: 60, flags: 0, tube: None, body: Arc::clone(&body) };
         let reply = DatabaseReply::Lines(ids.map(row).collect());
         both.shared.answered(&mut both.queues, number, reply, &RequestTimes::default(), at(second));
         both.shared.holder(client).leases.len()

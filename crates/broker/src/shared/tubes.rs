@@ -26,6 +26,13 @@ impl SharedQueues {
         });
     }
 
+    /// What had been handed out of this tube by then is gone with it.
+    pub(super) fn forget_deleted(&mut self, tube: &str, by: Stamp) {
+        for holder in self.holders.iter_mut().flatten() {
+            holder.leases.retain(|_, lease| lease.since > by || lease.tube.as_deref() != Some(tube));
+        }
+    }
+
     /// Whether a client has this message, and its time has not run out.
     pub(crate) fn holds(&self, client: ClientId, id: Id, now: Stamp) -> bool {
         let holder = self.holders[client as usize].as_ref();

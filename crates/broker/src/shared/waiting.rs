@@ -163,9 +163,11 @@ impl SharedQueues {
         }
     }
 
-    /// Its side of the connection has ended: it waits no longer.
+    /// Its side of the connection has ended: it waits no longer, nor for the database.
     pub(crate) fn give_up_waiting(&mut self, client: ClientId) {
-        let Some(wait) = self.holder(client).wait.as_mut() else { return };
+        let holder = self.holder(client);
+        holder.here = Arc::default();
+        let Some(wait) = holder.wait.as_mut() else { return };
         wait.gives_up = true;
         if !wait.asking {
             self.leave_lines(client);
@@ -251,13 +253,14 @@ impl SharedQueues {
             let number = self.next_number();
             let what = For::Sweep(waited.clone());
             self.underway.insert(number, Underway { client: 0, taker: 0, number, what, writes: false });
-            self.asked.push(QueuedRequest { number, query: DatabaseRequest::Sweep(waited), joins: false });
+            let query = DatabaseRequest::Sweep(waited);
+            self.asked.push(QueuedRequest { number, query, joins: false, client: None });
             if let Some(backlog) = self.backlog.wanted(queues.tubes_in_metrics(), now) {
                 let number = self.next_number();
                 let what = For::Backlog;
                 self.underway.insert(number, Underway { client: 0, taker: 0, number, what, writes: false });
                 let query = DatabaseRequest::Once(backlog);
-                self.asked.push(QueuedRequest { number, query, joins: false });
+                self.asked.push(QueuedRequest { number, query, joins: false, client: None });
             }
         }
     }

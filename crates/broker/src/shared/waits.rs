@@ -1,8 +1,8 @@
 //! What this broker sees of the tubes that it shares: messages that clients put here, and those
 //! that they are handed here. What goes through other brokers it does not see.
 //!
-//! A message's tube is known where its taker watches one tube alone, or where it was put here; when
-//! it became ready is known of those that were put, or given back, here. A delayed message arrives
+//! A message's tube is the one that its taker watches alone, or else the database says it; when it
+//! became ready is known of those that were put, or given back, here. A delayed message arrives
 //! with its put.
 
 use std::collections::VecDeque;

@@ -17,6 +17,7 @@ use krarup_units::{Address, Nanos, text};
 use super::args::{BrokerArgs, Mode};
 use super::signals::ProcessSignals;
 use crate::failure::Failure;
+use crate::input;
 use crate::limits::tell_memory;
 
 /// What all event loops of this process have in common.
@@ -174,14 +175,12 @@ pub(super) fn database(
 
 /// The address of a database, out of a file that no other user may read.
 fn store_file(file: &Path) -> Result<String, Failure> {
+    const HINT: &str = "its first line is an address such as postgres://user:password@db.example/queues";
     let name = file.display();
-    let text = fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
+    let text = input::text(file).map_err(|why| why.or_hint(HINT))?;
     let address = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
-    let address = address.ok_or_else(|| {
-        Failure::usage(format!("{name} has no address of a database"))
-            .hint("its first line is an address such as postgres://user:password@db.example/queues")
-    })?;
+    let address =
+        address.ok_or_else(|| Failure::usage(format!("{name} has no address of a database")).hint(HINT))?;
     let others = fs::metadata(file).is_ok_and(|found| found.permissions().mode() & 0o007 != 0);
     if others && Database::tells_password(address) {
         eprintln!(

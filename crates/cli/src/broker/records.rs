@@ -1,6 +1,6 @@
 //! What is kept of the requests that this broker has carried out, in however many turns and shards.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use krarup_lab::platform;
 use krarup_net::Clock;
@@ -75,7 +75,7 @@ impl BrokerRecords {
         self.span = Some((from.min(ended.started), to.max(ended.stopped)));
     }
 
-    /// An event loop was given up: its rows are missing.
+    /// An event loop was given up: its last rows are missing.
     pub(super) fn give_up(&mut self) {
         self.complete = false;
     }
@@ -89,17 +89,19 @@ impl BrokerRecords {
         Failure::of_both(outcome, self.write())
     }
 
+    /// Where no event loop has begun, what an earlier run has written stays; where there is none,
+    /// what is written is empty: an experiment knows by it that this broker was there.
     fn write(mut self) -> Result<(), Failure> {
+        let has_begun = self.span.is_some() || !self.complete;
+        let is_new = |path: &Path| has_begun || !path.is_file();
         let mut rows = Ok(());
-        if let Some((writer, path)) = self.rows.take() {
-            // One that was given up would be waited for.
-            if self.complete {
-                rows = crate::rows::finish(writer, &path.display().to_string());
-            } else {
+        if let Some((writer, path)) = self.rows.take().filter(|(_, path)| is_new(path)) {
+            rows = crate::rows::finish(writer, &path.display().to_string());
+            if !self.complete {
                 eprintln!("warning: the rows in {} are not complete", path.display());
             }
         }
-        if let Some(folder) = &self.folder {
+        if let Some(folder) = self.folder.as_ref().filter(|folder| is_new(&folder.join("summary.json"))) {
             let summary = self.summary();
             let saved = file::save_all(folder, &self.all, self.run)
                 .and_then(|()| save_json(&folder.join("summary.json"), &summary))
@@ -122,5 +124,54 @@ impl BrokerRecords {
         });
         let server = |name: &String| ServerSummary { name: name.clone(), requests: asked.0, errors: asked.1 };
         MiddlewareSummary { run, servers: self.store.iter().map(server).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use krarup_record::file::rows::RowFile;
+    use krarup_record::{Operation, Visit};
+
+    use super::*;
+
+    /// As where a shard's database does not answer when the broker is stopped.
+    #[test]
+    fn an_event_loop_that_was_given_up_costs_no_other_its_rows() {
+        let path = std::env::temp_dir().join(format!("krarup-given-up-{}.parquet", std::process::id()));
+        let args = BrokerArgs::of(&format!("--rows {}", path.display()));
+        let mut records = BrokerRecords::begin(&args, None, &Clock::start()).unwrap();
+        let (mut ended, given_up) = (records.lane().unwrap(), records.lane().unwrap());
+        ended.push(&Visit::at(Stamp(0), Operation::Put), &[]);
+        drop(ended);
+        records.give_up();
+        records.end(Ok(())).unwrap();
+        assert_eq!(RowFile::open(&path).unwrap().rows(), 1);
+        drop(given_up);
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_broker_that_never_had_its_turn_leaves_what_an_earlier_run_has_written() {
+        let folder = std::env::temp_dir().join(format!("krarup-no-turn-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (rows, summary) = (folder.join("rows.parquet"), folder.join("summary.json"));
+        let flags = format!("--rows {} --stats-dir {}", rows.display(), folder.display());
+        let ends = || {
+            let records = BrokerRecords::begin(&BrokerArgs::of(&flags), None, &Clock::start()).unwrap();
+            records.end(Ok(())).unwrap();
+        };
+        ends();
+        assert_eq!(RowFile::open(&rows).unwrap().rows(), 0);
+        assert!(summary.is_file(), "an experiment counts its brokers by these");
+        for file in [&rows, &summary] {
+            fs::write(file, "earlier").unwrap();
+        }
+        ends();
+        let left = [&rows, &summary].map(|file| fs::read_to_string(file).unwrap());
+        assert_eq!(left, ["earlier", "earlier"]);
+        // The thread of the rows may still be removing what it had begun.
+        let _ = fs::remove_dir_all(folder);
     }
 }

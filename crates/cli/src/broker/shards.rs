@@ -257,6 +257,7 @@ fn open(args: &mut BrokerArgs, base: &Base, owners: &Arc<Owners>) -> Result<Vec<
         largest: base.largest,
         secret: base.secret.clone(),
         connections: args.connections as usize,
+        connected: Arc::default(),
         tls: base.tls.clone(),
         idle,
         handshake,
@@ -277,7 +278,7 @@ fn open(args: &mut BrokerArgs, base: &Base, owners: &Arc<Owners>) -> Result<Vec<
                 let refused = |why| tell(BrokerNotice::NotAccepting(why), false);
                 Front::begin(listener, protocol, settings.clone(), owners, move || clock.now(), refused)
             })
-            .map_err(|why| Failure::usage(why).hint("choose another address"))?;
+            .map_err(Failure::beginning)?;
         fronts.push((front, protocol));
     }
     for (front, protocol) in &fronts {

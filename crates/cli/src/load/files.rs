@@ -1,14 +1,14 @@
 //! The files that are written from every second of a load: of all clients together, and beside it
 //! one of each class, where there are several (`seconds.csv` and `seconds.readers.csv`).
 
-use std::fs::{File, Metadata};
-use std::io::{self, BufWriter};
+use std::fs::File;
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use krarup_load::account::Share;
 use krarup_load::{Load, LoadProgress, Phase};
 use krarup_record::file::log::LogWriter;
-use krarup_record::file::{self, RunMetadata};
+use krarup_record::file::{self, RunMetadata, is_special};
 use krarup_record::{Operation, VisitTally, WindowRow};
 use krarup_units::{Nanos, Stamp};
 
@@ -125,10 +125,4 @@ impl Files {
         file::save(path, |out| file::windows::write(out, rows))
             .map_err(|error| Failure::run(error.to_string()))
     }
-}
-
-/// Whether there is something that is no plain file, as a device or a pipe: that is written into,
-/// and no other file gets its name.
-pub(super) fn is_special(there: io::Result<Metadata>) -> bool {
-    there.is_ok_and(|there| !there.is_file())
 }

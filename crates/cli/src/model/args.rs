@@ -189,7 +189,7 @@ pub(super) struct WhatifArgs {
     #[arg(long, value_enum, default_value = "auto")]
     pub(super) method: MethodArg,
     /// Also these percentiles of the response times, by simulation of both
-    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,90,99", value_parser = percent)]
+    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,90,99", value_parser = percentile)]
     pub(super) percentiles: Vec<f64>,
     /// What the simulation's randomness comes from
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = crate::flags::count::<u64>)]
@@ -198,10 +198,12 @@ pub(super) struct WhatifArgs {
     pub(super) output: Output,
 }
 
-/// One of the percentiles that are asked for.
-pub(super) fn percent(text: &str) -> Result<f64, Mistake> {
+/// One of the percentiles that are asked for, as a share.
+pub(super) fn percentile(text: &str) -> Result<f64, Mistake> {
     let wrong = || Mistake::new(format!("`{text}` is no percentile"), "above 0 and below 100, as 99.9");
-    text.parse().ok().filter(|percent| *percent > 0.0 && *percent < 100.0).ok_or_else(wrong)
+    let percent = text.parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent < 100.0);
+    // Divided by 100, 99.9 would be a neighbour of 0.999.
+    percent.and_then(|percent| format!("{percent}e-2").parse().ok()).ok_or_else(wrong)
 }
 
 #[derive(Args)]
@@ -220,4 +222,19 @@ pub(super) struct ModelCompareArgs {
     pub(super) csv: CsvArgs,
     #[command(flatten)]
     pub(super) output: Output,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_the_share_that_is_written() {
+        for (text, share) in [("50", 0.5), ("99.9", 0.999), ("99.99", 0.9999), ("2.5", 0.025)] {
+            assert_eq!(percentile(text), Ok(share));
+        }
+        for text in ["0", "100", "-1", "nan", "p99", ""] {
+            assert!(percentile(text).is_err_and(|why| why.hint.contains("99.9")), "{text}");
+        }
+    }
 }

@@ -1,5 +1,8 @@
 //! The figures of `krarup model`.
 
+use std::collections::BTreeSet;
+use std::fmt::Display;
+
 use krarup_model::calibrate::{Calibration, CalibrationRow};
 use krarup_model::flow::OutsideCount;
 use krarup_model::network::StationKind;
@@ -149,22 +152,32 @@ pub(super) fn stations_figure(solution: &Solution, network: &Network) -> Figure 
     figure("stations", "Stations against clients", "A delay has no utilization.", &U_AND_Q, plot)
 }
 
+/// What a line of so many workers is called; where there is no pool, each client has one.
+pub(super) fn of_workers(workers: Option<impl Display>) -> String {
+    workers.map_or_else(|| "a worker for each client".into(), |workers| format!("{workers} workers"))
+}
+
+/// Numbers of clients at which a curve is drawn, at most: each takes time that grows with it.
+const DRAWN: usize = 256;
+
 /// X and R over N of a calibrated model, a line for each number of workers, and the rows that were
-/// measured with as many.
+/// measured with as many; one line where each client has a worker.
 pub(super) fn calibration_figure(
     calibration: &Calibration,
     rows: &[CalibrationRow],
 ) -> Result<Figure, Error> {
-    let mut pools: Vec<u64> = rows.iter().map(|row| row.workers).collect();
-    pools.sort_unstable();
-    pools.dedup();
+    let pool = |row: &CalibrationRow| calibration.has_pool().then_some(row.workers);
+    let pools: BTreeSet<Option<u64>> = rows.iter().map(pool).collect();
     let most = rows.iter().map(|row| row.population).max().unwrap_or(1) as usize;
+    let step = most.div_ceil(DRAWN).max(1);
+    let clients: BTreeSet<usize> = (1..=most).step_by(step).chain([most]).collect();
     let mut series = Vec::new();
     for (index, workers) in pools.iter().enumerate() {
-        let answers = calibration.model.sweep(most, *workers as usize)?;
+        let solved = |n: usize| calibration.model.solve(n, workers.map_or(n, |workers| workers as usize));
+        let answers = clients.iter().map(|clients| solved(*clients)).collect::<Result<Vec<_>, Error>>()?;
         let model =
             answers.iter().map(|answer| (answer.population as u64, answer.throughput, answer.response));
-        let same = rows.iter().filter(|row| row.workers == *workers);
+        let same = rows.iter().filter(|row| pool(row) == *workers);
         let mut measured: Vec<_> = same.map(|row| (row.population, row.throughput, row.response)).collect();
         measured.sort_by_key(|row| row.0);
         let mut draw = |name: String, mark: Mark, points: Vec<(u64, f64, f64)>| {
@@ -173,8 +186,9 @@ pub(super) fn calibration_figure(
             let points = points.into_iter().map(point).collect();
             series.push(LineSeries { name, tint: Tint::Series(index), mark, points });
         };
-        draw(format!("{workers} workers"), Mark::Curve, model.collect());
-        draw(format!("{workers} workers, measured"), Mark::Points, measured);
+        let name = of_workers(*workers);
+        draw(name.clone(), Mark::Curve, model.collect());
+        draw(format!("{name}, measured"), Mark::Points, measured);
     }
     let caption = "Curves: the model. Marks of the same colour: measured. R is at the middleware.";
     Ok(lines("model-and-measured", "Throughput and response: model and measured", caption, series))
@@ -328,4 +342,42 @@ pub(super) fn timeline_figure(simulated: &Simulated) -> Figure {
     });
     let caption = "Each stretch of the run, its warm-up included; replications are averaged.";
     figure("over-time", "The run over time", caption, &X_AND_R, plot)
+}
+
+#[cfg(test)]
+mod tests {
+    use krarup_model::calibrate::{CurveFamily, calibrate_as};
+
+    use super::*;
+
+    /// 16 workers, each held for 4 ms: of 4,000 clients nearly all wait.
+    #[test]
+    fn a_curve_over_many_clients_is_solved_at_some_of_their_numbers() {
+        let row = |n: u64, response: f64, wait: f64| {
+            CalibrationRow::measured(n, 16, n as f64 / (response + 1e-3)).with_times(response, wait)
+        };
+        let rows = [row(2, 4e-3, 0.0), row(64, 15e-3, 11e-3), row(4_000, 0.999, 0.995)];
+        let calibration = calibrate_as(&rows, &[CurveFamily::Lines]).unwrap();
+        let Plot::Lines(drawn) = calibration_figure(&calibration, &rows).unwrap().plot else {
+            panic!("curves are lines");
+        };
+        let curve = &drawn.series[0].points;
+        assert!(curve.len() <= DRAWN + 1, "{}", curve.len());
+        assert_eq!([curve[0].x, curve[curve.len() - 1].x], [1.0, 4_000.0]);
+    }
+
+    #[test]
+    fn where_each_client_has_a_worker_there_is_one_curve() {
+        let row = |n: u64, response: f64| {
+            CalibrationRow::measured(n, n, n as f64 / (response + 1e-3)).with_times(response, 0.0)
+        };
+        let rows = [row(2, 0.3e-3), row(12, 0.6e-3), row(48, 1.5e-3)];
+        let calibration = calibrate_as(&rows, &[CurveFamily::Lines]).unwrap();
+        let Plot::Lines(drawn) = calibration_figure(&calibration, &rows).unwrap().plot else {
+            panic!("curves are lines");
+        };
+        let names: Vec<&str> = drawn.series.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["a worker for each client", "a worker for each client, measured"]);
+        assert_eq!(drawn.series[1].points.len(), 3);
+    }
 }

@@ -1,6 +1,5 @@
 //! What each job of `krarup model` but the simulation does.
 
-use std::fs;
 use std::path::PathBuf;
 
 use krarup_model::calibrate::{self, Calibration, CalibrationRow, HeldOutErrors, PopulationMeasurement};
@@ -18,14 +17,14 @@ use super::args::{
     BoundsArgs, CalibrateArgs, ExplainArgs, ModelCompareArgs, PredictArgs, SolveArgs, WhatifArgs,
 };
 use super::figures::{
-    before_and_after_figure, calibration_figure, classes_figure, explained_figures, lines, residual_figures,
-    stations_figure,
+    before_and_after_figure, calibration_figure, classes_figure, explained_figures, lines, of_workers,
+    residual_figures, stations_figure,
 };
 use super::files::{failed, name, parse_network, read, read_calibration, read_network};
 use super::records;
 use super::shown::{selection, thinned};
 use crate::failure::Failure;
-use crate::input;
+use crate::{input, written};
 
 pub(super) fn solved(args: &SolveArgs) -> Result<Answer, Failure> {
     let network = read_network(&args.network)?;
@@ -142,7 +141,8 @@ pub(super) fn calibrated(args: &CalibrateArgs) -> Result<Answer, Failure> {
     }
     let calibration = calibrate::calibrate(&rows, args.cores).map_err(fail)?;
     let json = serde_json::to_string_pretty(&calibration).map_err(|e| Failure::run(e.to_string()))?;
-    fs::write(&args.out, json).map_err(|error| Failure::run(format!("{}: {error}", args.out.display())))?;
+    written::save(&args.out, &json)
+        .map_err(|error| Failure::run(error.to_string()).hint("choose another file with --out"))?;
     eprintln!("model: {}", args.out.display());
     if at_clients {
         notes.push("no middleware of ours was in these runs: the model is of all that clients wait for, and a worker stands for a request under way, so that each client has one; `krarup model predict` without --workers gives each client one".into());
@@ -184,7 +184,7 @@ pub(super) fn predicted(args: &PredictArgs) -> Result<Answer, Failure> {
         workers => workers.iter().copied().map(Some).collect(),
     };
     let series = pools.iter().enumerate().map(|(index, workers)| LineSeries {
-        name: workers.map_or("a worker for each client".to_owned(), |workers| format!("{workers} workers")),
+        name: of_workers(*workers),
         tint: Tint::Series(index),
         mark: Mark::Joined,
         points: predictions
@@ -338,7 +338,7 @@ pub(super) fn changed(args: &WhatifArgs) -> Result<Answer, Failure> {
         seed: args.seed,
         precision: WHAT_IF_PRECISION,
         max_events: WHAT_IF_EVENTS,
-        percentiles: args.percentiles.iter().map(|percent| percent / 100.0).collect(),
+        percentiles: args.percentiles.clone(),
         ..SimulationSettings::default()
     };
     let (percentiles, warnings) = whatif::percentiles(&network, &changes, &settings).map_err(fail)?;

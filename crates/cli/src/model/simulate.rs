@@ -24,7 +24,7 @@ use krarup_units::{Mistake, Nanos, Seconds};
 use serde_json::json;
 
 use super::answer::Answer;
-use super::args::{Output, percent};
+use super::args::{Output, percentile};
 use super::figures;
 use super::files::{failed, name, read_network};
 use crate::failure::Failure;
@@ -68,7 +68,7 @@ pub(super) struct SimulateArgs {
     /// them, in any order
     #[arg(long, value_name = "I/N", requires = "replicate", requires = "part", conflicts_with_all = ["replications", "visits"])]
     replication: Option<ReplicationRange>,
-    /// Where --replication writes what it counted, as JSON
+    /// Where --replication writes what it counted, as JSON; `-` for stdout
     #[arg(long, value_name = "FILE", requires = "replication")]
     part: Option<PathBuf>,
     /// The result of these parts: the same figures, to the last bit, as of one run of all
@@ -76,7 +76,7 @@ pub(super) struct SimulateArgs {
     #[arg(long, value_name = "PART", num_args = 1.., conflicts_with_all = ["network", "seed", "precision", "level", "max_events", "warm_up", "replicate", "replications", "replication", "part", "percentiles", "visits"])]
     merge: Vec<PathBuf>,
     /// Which percentiles of the response times
-    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,90,95,99", value_parser = percent)]
+    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "50,90,95,99", value_parser = percentile)]
     percentiles: Vec<f64>,
     /// Write a row for every visit, as the proxy writes them: CSV if the name ends so, else Parquet
     #[arg(long, value_name = "FILE")]
@@ -102,7 +102,7 @@ impl SimulateArgs {
                 (Some(length), None) => Runs::Replications { length },
                 _ => Runs::Long,
             },
-            percentiles: self.percentiles.iter().map(|percent| percent / 100.0).collect(),
+            percentiles: self.percentiles.clone(),
         }
     }
 }
@@ -169,9 +169,15 @@ fn written(
     path: &Path,
 ) -> Result<Answer, Failure> {
     crate::written::part(path, part)?;
+    let note = format!("replications {range} are in {}; --merge needs all parts", path.display());
+    // Behind a part, no reader would take it.
+    let on_stdout = path == Path::new("-");
+    if on_stdout {
+        eprintln!("note: {note}");
+    }
     Ok(Answer {
         title: format!("{name}: replications {range}"),
-        notes: vec![format!("replications {range} are in {}; --merge needs all parts", path.display())],
+        notes: if on_stdout { Vec::new() } else { vec![note] },
         tables: Vec::new(),
         full: None,
         figures: Vec::new(),

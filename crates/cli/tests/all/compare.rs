@@ -272,6 +272,34 @@ fn a_folder_holds_a_file_for_each_run_and_criterions_a_cell_for_each_benchmark()
 }
 
 #[test]
+fn a_file_that_is_named_as_ours_is_read_by_what_stands_in_it() {
+    let folder = |name: &str, text: &str| {
+        let folder = fresh(name);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("results.json"), text).unwrap();
+        folder.to_str().unwrap().to_owned()
+    };
+    let of = |name: &str, times: [f64; 3]| {
+        let result = serde_json::json!({ "command": "sort", "times": times });
+        folder(name, &serde_json::json!({ "results": [result] }).to_string())
+    };
+    let base = of("compare-named-base", [1.00, 1.01, 0.99]);
+    let other = of("compare-named-other", [1.20, 1.21, 1.19]);
+    let limit = ["--fail-if", "time > 5%"];
+    for file in ["", "/results.json"] {
+        let sides = [&base, &other].map(|folder| format!("{folder}{file}"));
+        let ended = compared(&[&sides.each_ref().map(String::as_str)[..], &limit].concat());
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+    }
+    // What is damaged of ours is told as ours.
+    for damaged in ["{", "{\"title\": \"t\"}"] {
+        let ended = compared(&[&base, &folder("compare-named-damaged", damaged)]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.errors.contains("`krarup analyze DIR` writes them anew"), "{ended:?}");
+    }
+}
+
+#[test]
 fn figures_of_other_programs_stand_in_their_units() {
     let path = fresh("compare-units");
     let text = r#"{"ALL STATS": {"Totals": {"Ops/sec": 24100.5, "Average Latency": 0.133,

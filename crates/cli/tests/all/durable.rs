@@ -3,7 +3,7 @@
 //! Left out, with a line that says so, where PostgreSQL is not installed.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use cluster::Cluster;
 use storm::Storm;
 
+use crate::edge::taking;
 use crate::support::peer::Peer;
 use crate::support::process::{Program, python, skipped};
 use crate::support::{file, fresh, shown, until};
@@ -108,6 +109,25 @@ fn messages_outlive_the_broker_and_its_own_postgresql() {
     say(&mut peer, "use q\r\nput-unique k 1 0 60 1\r\nu\r\n", "USING q\r\nEXISTS 5\r\n");
     say(&mut peer, "peek-tube q\r\n", "FOUND 5 1\r\nu\r\n");
     assert!(broker.stop().success);
+}
+
+/// Clients would connect to a port at which nothing answers, for as long as it runs on.
+#[test]
+fn the_database_of_a_broker_has_none_of_the_sockets_that_the_broker_was_given() {
+    let Some(programs) = cluster::programs() else {
+        return skipped("PostgreSQL is not installed: apt-get install postgresql");
+    };
+    let folder = fresh("given");
+    let _left = Left { programs, data: folder.join("data") };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let flags = ["broker", "--postgres-embedded", folder.to_str().unwrap()];
+    let broker = taking(&listener, 1, &flags).listening();
+    drop(listener);
+    broker.kill();
+    assert!(folder.join("data/postmaster.pid").exists(), "its PostgreSQL runs on");
+    // A program that another test starts has the socket, too, until it has begun.
+    until("nothing listens there", || TcpStream::connect(address).is_err());
 }
 
 /// A terminal's Ctrl-C goes to all programs that the broker has started, too.
@@ -321,6 +341,7 @@ fn nothing_that_was_answered_is_lost_and_nothing_comes_twice_where_one_owns_the_
     an_outbox_of_large_messages_takes_little_memory(&cluster);
     refused::what_cannot_be_read_is_no_message_refused(&cluster);
     refused::a_sweep_that_an_owner_is_refused_is_told(&cluster);
+    refused::puts_go_on_where_the_indexes_of_lines_wait_for_a_lock(&cluster);
     refused::a_message_of_the_outbox_is_found_where_its_batch_cannot_be_written_twice(&cluster);
     nothing_is_lost_and_nothing_comes_twice(&cluster, "owned");
 }
@@ -427,7 +448,7 @@ fn rows_that_are_gone_and_still_seen_change_no_answer_and_are_not_read_again_and
 
 #[test]
 fn signals_are_heard_while_the_database_says_nothing() {
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let store =
         format!("host=127.0.0.1 port={} user=krarup dbname=none", silent.local_addr().unwrap().port());
     for mode in MODES {
@@ -511,7 +532,10 @@ fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
         refused::what_only_reads_is_tried_again_seldom_and_is_no_message_refused(cluster, mode);
         refused::clients_are_served_where_the_archive_cannot_be_cleared(cluster, mode);
         refused::a_database_that_is_gone_is_told_whichever_connection_ended_first(cluster, mode);
+        refused::what_clients_that_have_gone_would_take_is_there_afterwards(cluster, mode);
+        refused::a_look_for_what_became_of_a_put_is_no_put(cluster, mode);
     }
+    refused::a_session_that_rests_is_kept(cluster, mode);
     statements_that_take_too_long_are_tried_again(cluster, mode);
     refused::a_broker_begins_whatever_time_statements_may_take(cluster, mode);
     another_programs_long_transaction_does_no_harm(cluster, mode);
@@ -1215,18 +1239,26 @@ fn statements_that_take_too_long_are_tried_again(cluster: &Cluster, mode: &str) 
     let name = format!("slow_{mode}");
     let store = cluster.database(&name);
     let broker = broker(&store, mode);
-    let mut peer = broker.connect();
+    let (mut peer, mut ends) = (broker.connect(), broker.connect());
     say(&mut peer, "put 1 0 60 1\r\na\r\nreserve\r\n", "INSERTED 1\r\nRESERVED 1 1\r\na\r\n");
+    say(&mut peer, "put 1 0 60 1\r\nb\r\n", "INSERTED 2\r\n");
     cluster.set(&name, "statement_timeout", "200ms");
     let holder = BetweenTwoBatches::hold(cluster, &name, "LOCK TABLE krarup.message IN EXCLUSIVE MODE");
+    if mode != "owned" {
+        ends.send(b"pop\r\n").unwrap();
+        ends.finish();
+    }
     peer.send(b"delete 1\r\n").unwrap();
     until("it waits", || cluster.has_session(&name, "wait_event_type = 'Lock'"));
-    // For longer than a statement may take.
-    cluster.sql(&name, "SELECT pg_sleep(1)");
+    // For longer than a statement may take, and until takes of clients that have gone are dropped.
+    cluster.sql(&name, "SELECT pg_sleep(2)");
     BetweenTwoBatches::let_go(cluster, &name, holder);
     peer.expect(b"DELETED\r\n").unwrap_or_else(|why| panic!("{mode}: {why}"));
+    if mode != "owned" {
+        ends.expect(b"INTERNAL_ERROR\r\n").unwrap_or_else(|why| panic!("{mode}: {why}"));
+    }
     cluster.set(&name, "statement_timeout", "0");
-    assert_eq!(cluster.sql(&name, "SELECT count(*) FROM krarup.message"), "0");
+    assert_eq!(cluster.sql(&name, "SELECT string_agg(id::text, ',') FROM krarup.message"), "2");
     assert!(broker.stop().success);
 }
 

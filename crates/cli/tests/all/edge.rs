@@ -551,7 +551,7 @@ fn a_listening_socket_is_that_of_the_pool_with_its_address() {
 }
 
 /// A krarup that is given this listening socket so many times, as systemd gives it.
-fn taking(listener: &TcpListener, times: usize, flags: &[&str]) -> Program {
+pub(crate) fn taking(listener: &TcpListener, times: usize, flags: &[&str]) -> Program {
     let mut command = Command::new("sh");
     let given = &"3<&0 4<&0"[..times * 5 - 1];
     let script = format!("exec {given} </dev/null; LISTEN_PID=$$ LISTEN_FDS={times} exec \"$@\"");

@@ -437,6 +437,38 @@ fn trials_that_are_added_have_runs_of_the_anchor_beside_them() {
     assert_eq!(runs(), 4);
 }
 
+/// What an anchor leaves out of the figures has decided, too, when cells had agreed.
+#[test]
+fn cells_that_agreed_in_what_an_anchor_leaves_out_have_ended_early() {
+    let until = "min = 2, max = 3, until = \"cov(throughput) <= 100 %\"";
+    let (spec, out) = place("experiment-agreed", &SPEC.replace("seed = 7", ANCHOR).replace("min = 2", until));
+    run(&spec, &out);
+    for entry in fs::read_dir(out.join("trials/workload=read,connections=1")).unwrap() {
+        let trial = entry.unwrap().path();
+        let name = trial.file_name().unwrap().to_str().unwrap();
+        if name.starts_with("anchor-") {
+            let file = trial.join("trial.json");
+            let mut manifest = json(&file);
+            let rate = if name.starts_with("anchor-1-") { 500.0 } else { 1_000.0 };
+            manifest["throughput"] = rate.into();
+            fs::write(&file, manifest.to_string()).unwrap();
+        }
+    }
+    let export = out.with_file_name("handed-in");
+    let words = ["report", out.to_str().unwrap(), "--export", export.to_str().unwrap()];
+    let ended = Program::begin(&words).ended();
+    assert!(ended.success, "{ended:?}");
+    let read = results(&out);
+    assert_eq!(read["anchor"]["left_out"], serde_json::json!([1]));
+    assert_eq!(read["ended_early"], true, "{}", read["cells"][0]["repetitions"]);
+    let readme = fs::read_to_string(export.join("README")).unwrap();
+    for (run, is_left_out) in [(0, false), (1, true)] {
+        let head = format!("workload=write,connections=3/{run}: workload write, connections 3\n");
+        let (_, rest) = readme.split_once(&head).unwrap();
+        assert_eq!(rest.starts_with("  not in processed.log: the anchor says"), is_left_out, "{readme}");
+    }
+}
+
 /// Also where it is a run of the anchor, which is no repetition of its cell.
 #[test]
 fn ctrl_c_keeps_a_run_of_the_anchor() {
@@ -700,6 +732,21 @@ fn a_report_can_be_had_for_latex_as_markdown_and_under_the_names_of_handouts() {
         threads.contains(",middleware 127.0.0.1:") && threads.contains(",server 127.0.0.1:"),
         "{threads}"
     );
+    // A trial that cannot be read any more is left out, and keeps back no other.
+    fs::write(out.join("trials/workload=read,connections=3/1/load.json"), "").unwrap();
+    // So is one of which another file cannot be read, in the figures alone.
+    fs::write(out.join("trials/workload=write,connections=1/0/cpu.json"), "").unwrap();
+    let rest = out.with_file_name("rest");
+    let words = ["report", out.to_str().unwrap(), "--export", rest.to_str().unwrap()];
+    let ended = Program::begin(&words).ended();
+    assert!(ended.success && ended.errors.contains("; its trial is left out"), "{ended:?}");
+    let is_there = |run: &str| rest.join("workload=read,connections=3").join(run).exists();
+    assert_eq!(["0", "1"].map(is_there), [true, false]);
+    let readme = fs::read_to_string(rest.join("README")).unwrap();
+    assert!(!readme.contains("workload=read,connections=3/1:"), "{readme}");
+    let told =
+        "workload=write,connections=1/0: workload write, connections 1\n  not in processed.log: what else";
+    assert!(readme.contains(told) && readme.matches("not in processed.log").count() == 1, "{readme}");
 }
 
 /// Whatever prints as memtier_benchmark does may be the clients.
@@ -1183,6 +1230,7 @@ count = "$servers"
 [stations.middleware]
 program = "proxy"
 config = """
+# at {host}, before {servers}
 distribution = "consistent"
 workers = $workers
 """
@@ -1197,6 +1245,7 @@ flags = ["--connections", "$connections"]
     let inside = |name: &str| out.join("trials/servers=2,workers=4,connections=3").join(name);
     let configured = fs::read_to_string(inside("0/middleware/1.conf")).unwrap();
     assert!(configured.contains("workers = 4"), "{configured}");
+    assert!(configured.starts_with("# at 127.0.0.1, before 127.0.0.1:"), "{configured}");
     let manifest = fs::read_to_string(inside("0/trial.json")).unwrap();
     assert_eq!(manifest.matches("krarup cache --").count(), 2, "{manifest}");
     let loads = [1, 2].map(|client| {

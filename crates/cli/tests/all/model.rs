@@ -1,5 +1,6 @@
 //! `krarup model` from the outside: files in, tables and JSON out, errors that name the line.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -155,6 +156,11 @@ fn a_model_says_percentiles_explains_itself_and_stands_beside_null_models() {
     let beside = ["model", "predict", "model.json", "--against-null", rows, "--unit", "ms"];
     let shown = text(&krarup(&here, &beside));
     assert!(shown.contains("closed M/M/m") && shown.contains("the best null model ("), "{shown}");
+    let csv = [&predict[..], &["--against-null", rows, "--unit", "ms", "--csv"]].concat();
+    for head in text(&krarup(&here, &csv)).split("\n\n").filter_map(|table| table.lines().next()) {
+        let names: BTreeSet<&str> = head.split(',').collect();
+        assert_eq!(names.len(), head.split(',').count(), "a column has a name of its own: {head}");
+    }
     let found = json(&krarup(&here, &[&beside[..], &["--json"]].concat()));
     let ours = found["against_null"][0]["p99"].as_array().expect("errors of p99");
     assert_eq!((ours.len(), found["against_null"].as_array().map(Vec::len)), (19, Some(7)));
@@ -231,9 +237,10 @@ fn a_network_is_simulated_until_its_intervals_are_narrow() {
     assert!(text(&said).contains("were left out as warm-up") && text(&said).contains("a pilot of"));
     let page = fs::read_to_string(here.join("page/report.html")).expect("a page");
     assert!(page.contains("The run over time"));
-    let shown = text(&with(&["--percentiles", "99.9"]));
+    let shown = text(&with(&["--percentiles", "99.9,99.99"]));
     let has_interval = shown.contains("±") || shown.contains(" to ");
-    assert!(has_interval && shown.contains("99.9") && shown.contains("workers"), "{shown}");
+    assert!(has_interval && shown.contains("99.9  ") && shown.contains("workers"), "{shown}");
+    assert!(shown.contains("99.99  "), "three digits would make 100 of it: {shown}");
 
     let wrong = krarup(&here, &["model", "simulate", "n.toml", "--level", "95"]);
     assert_eq!(wrong.status.code(), Some(2));

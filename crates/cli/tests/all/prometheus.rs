@@ -57,6 +57,7 @@ fn answer(query: &str, end: u64) -> String {
             ("200 OK", series(&busy_values(&query.replace("%20", " "))))
         }
         "none" => ("200 OK", String::new()),
+        "broken" => ("200 OK", "<html>".into()),
         "two" => ("200 OK", format!("{},{}", series("[1,\"2\"]"), series("[1,\"3\"]"))),
         _ => ("400 Bad Request", String::new()),
     };
@@ -246,6 +247,7 @@ fn what_cannot_be_asked_is_refused_with_a_hint() {
         (with("none", &[]), "--rate: `none` gives nothing over the last"),
         (with("none", &["--over", "1h"]), "$step is 30.0 s now, --step sets it"),
         (with("two", &[]), "put sum"),
+        (with("broken", &[]), "hint: is it the address of a Prometheus"),
         (with("wrong", &[]), "cannot parse wrong"),
         (with("rate", &["--target", "p99 < 8ms"]), "mean < 8ms"),
         (with("rate", &["--workers", "3"]), "with --prometheus only"),

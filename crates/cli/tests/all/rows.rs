@@ -101,6 +101,10 @@ fn parts_of_the_rows_say_the_same_bytes_as_one_reading() {
         let merged =
             forms.map(|form| krarup(&[&["analyze"], form, &["--merge"], &names[..]].concat()).output);
         assert_eq!(merged, whole, "{of} parts");
+        if of == 1 {
+            let printed = krarup(&[&words[..], &["--part", "-"]].concat());
+            assert_eq!(printed.output, fs::read_to_string(&parts[0]).unwrap(), "{printed:?}");
+        }
         if of == 5 {
             let few = krarup(&[&["analyze", "--merge"], &names[1..]].concat());
             assert!(few.code == Some(2) && few.errors.contains("read by none"), "{few:?}");

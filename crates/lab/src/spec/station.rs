@@ -103,10 +103,10 @@ settings! {
         /// `{records}` stands for the folder of what it records in a trial.
         flags: Vec<Spanned<String>> = Vec::new(), WORDS, example = "[\"--workers\", \"$workers\"]";
         /// A configuration file of the middleware, as it is to be written for each trial: `$factor`
-        /// stands for the words of a level, `{host}`, `{port}` and `{servers}` for what the words
-        /// of a command mean by them. `krarup proxy` gets it with `--config`; a command is told the
-        /// file's path in place of `{config}`. Of `twemproxy` it is keys of its pool, a line each;
-        /// `listen` and `servers` are written by the trial.
+        /// stands for the words of a level, `{host}` and `{servers}` for what the words of a
+        /// command mean by them; so does `{port}` in that of a command. `krarup proxy` gets it with
+        /// `--config`; a command is told the file's path in place of `{config}`. Of `twemproxy` it
+        /// is keys of its pool, a line each; `listen` and `servers` are written by the trial.
         config: Option<Spanned<String>> = None, Optional(Located(TEXT)), example = "\"replicas = $replicas\"";
     }
 }

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -57,7 +58,8 @@ pub(super) fn ip(words: &[&str]) -> Result<(), StationError> {
     run("ip", words).map(drop)
 }
 
-/// Runs it to its end: what it said on stdout.
+/// Runs it to its end: what it said on stdout. A Ctrl-C at the terminal, which would end it in the
+/// middle of what it makes or takes away, does not reach its group.
 pub(super) fn run(program: &str, words: &[&str]) -> Result<String, StationError> {
     let wrong = |why: String, said: &[u8]| StationError {
         name: "network".into(),
@@ -66,11 +68,26 @@ pub(super) fn run(program: &str, words: &[&str]) -> Result<String, StationError>
         said: String::from_utf8_lossy(said).lines().map(str::to_owned).collect(),
         certain: false,
     };
-    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
+    let output = Command::new(program).args(words).process_group(0).stdin(Stdio::null()).output();
     let output = output.map_err(|error| wrong(format!("cannot be run: {error}"), &[]))?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
         Err(wrong(format!("failed ({})", output.status), &output.stderr))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A terminal sends a Ctrl-C to every process of the runner's group.
+    #[test]
+    fn what_makes_namespaces_is_out_of_reach_of_a_terminal() {
+        let stat = run("sh", &["-c", "read -r stat < /proc/$$/stat; echo \"$stat\""]).unwrap();
+        // `12 (sh) S 11 12 …`: its number, and behind its state and its parent its group.
+        let (number, rest) = stat.split_once(" (").unwrap();
+        let (_, rest) = rest.rsplit_once(") ").unwrap();
+        assert_eq!(rest.split(' ').nth(2), Some(number), "{stat}");
     }
 }

@@ -531,6 +531,11 @@ pub(crate) mod tests {
         }
     }
 
+    /// The name of the folder of a run on this machine.
+    pub(crate) fn run_folder(machine: &str) -> String {
+        folder_of(&format!("{}-{machine}", run_number()), 1)
+    }
+
     #[test]
     fn a_machine_is_not_blamed_for_what_cannot_be_written_here() {
         let here = std::env::temp_dir().join(format!("krarup-collect-{}", std::process::id()));

@@ -390,7 +390,8 @@ impl Starter {
                 self.krarup(&host, &["proxy", "--listen", &listen, "--json", "--servers", &joined(servers)])
             };
             if let Some(config) = &config {
-                config.write(&name, &host, |text| text)?;
+                let filled = |text: String| command_of(&text.replace("{host}", &host.address), servers);
+                config.write(&name, &host, filled)?;
                 words.extend(["--config".to_owned(), host.path(&config.path)]);
             }
             let folder = host.path(&records.join(number.to_string()));
@@ -676,12 +677,14 @@ impl Starter {
         self.hosts.machines().iter().try_for_each(|machine| machine.clear())
     }
 
-    /// Brings here what stations on other machines wrote into the place of this folder.
+    /// Brings here what stations on other machines wrote into the place of this folder, from each
+    /// machine that gives it.
     ///
     /// # Errors
-    /// Where one is out of reach.
+    /// The first, where one is out of reach.
     pub fn collect(&self, folder: &Path) -> Result<(), StationError> {
-        self.hosts.machines().iter().try_for_each(|machine| machine.collect(folder, &self.stop))
+        let machines = self.hosts.machines();
+        machines.iter().map(|machine| machine.collect(folder, &self.stop)).fold(Ok(()), Result::and)
     }
 }
 
@@ -763,7 +766,35 @@ fn tell_version(from: &Host, address: &Address) -> Result<String, StationError> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::remote::tests::remote;
+    use super::super::ssh::fleet::tests::fleet;
     use super::*;
+
+    fn starter() -> Starter {
+        Starter {
+            krarup: PathBuf::new(),
+            stop: Stop::default(),
+            ledger: Ledger::at(Path::new("")),
+            hosts: Hosts::Here,
+            caps: Caps::default(),
+            calibrations: Vec::new(),
+            seconds: LoadSeconds::default(),
+        }
+    }
+
+    #[test]
+    fn what_machines_wrote_is_brought_though_another_is_out_of_reach() {
+        let here = std::env::temp_dir().join(format!("krarup-brought-{}", std::process::id()));
+        let stop = Stop::default();
+        let machines = ["exit 1", "echo 4 one.log; printf four; echo end", "echo no files"]
+            .map(|script| Arc::new(remote(script, &here, &stop)));
+        let hosts = Hosts::Fleet(Arc::new(fleet(machines.to_vec())));
+        let error = Starter { hosts, stop, ..starter() }.collect(&here).unwrap_err().to_string();
+        let brought = fs::read_to_string(here.join("one.log")).unwrap();
+        fs::remove_dir_all(&here).unwrap();
+        assert_eq!(brought, "four");
+        assert!(error.contains("is out of reach"), "{error}");
+    }
 
     #[test]
     fn a_program_listens_at_an_address_of_either_kind() {
@@ -797,15 +828,8 @@ mod tests {
             written: 0.26,
             got: Some(0.25),
         };
-        let starter = Starter {
-            krarup: PathBuf::new(),
-            stop: Stop::default(),
-            ledger: Ledger::at(Path::new("")),
-            hosts: Hosts::Here,
-            caps: caps.with(StationRole::Servers, 0.25),
-            calibrations: vec![busy_loop],
-            seconds: LoadSeconds::default(),
-        };
+        let caps = caps.with(StationRole::Servers, 0.25);
+        let starter = Starter { caps, calibrations: vec![busy_loop], ..starter() };
         let given = ['c', 'm', 's'].map(|letter| starter.host(letter, 1));
         assert_eq!(given.each_ref().map(|host| host.cpu), [Some(0.25); 3]);
         assert_eq!(given.map(|host| host.quota), [Some(0.26), Some(0.26), Some(0.25)]);

@@ -19,6 +19,10 @@ use crate::result::{
 /// The width of our buckets.
 const BUCKET: Seconds = 100e-6;
 
+/// A window of the series that ends so little after the run is a whole one: how long the run was
+/// comes of a rate that is rounded.
+const ROUNDED: Seconds = 1e-3;
+
 /// What a run was, where its output does not say so itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ForeignRun {
@@ -204,7 +208,7 @@ fn series(block: &PrintedTable, seconds: Seconds) -> Vec<SeriesRow> {
     let first = rows.keys().next().copied().unwrap_or(0);
     let length = block.period.unwrap_or(1) as f64;
     let rows = rows.into_iter().map(|(second, row)| ((second - first) as f64, row));
-    rows.filter(|(start, _)| start + length <= seconds)
+    rows.filter(|(start, _)| start + length <= seconds + ROUNDED)
         .map(|(start, (count, sum))| SeriesRow {
             start,
             length,

@@ -173,6 +173,16 @@ mod tests {
         assert_eq!(rows, [(0.0, 5.0, 920.0), (5.0, 5.0, 900.0)]);
     }
 
+    /// As many requests as these, at their own rate, take a little less than 90 s for a computer.
+    #[test]
+    fn the_last_period_is_not_rounded_away() {
+        let text = PRINTED.replace("Period   1 ", "Period   45 ");
+        let text = text.replace("2.0s Ops: 2000 TPS: 1000", "90.0s Ops: 6659467 TPS: 73994");
+        let result = load_result(&read(&text).unwrap(), ForeignRun::default()).unwrap();
+        let starts: Vec<_> = result.series.iter().map(|row| row.start).collect();
+        assert!(result.seconds < 90.0 && starts == [0.0, 45.0], "{} {starts:?}", result.seconds);
+    }
+
     #[test]
     fn an_output_that_was_cut_is_told() {
         let (cut, _) = PRINTED.split_once("Run time: 2.0s").unwrap();

@@ -504,6 +504,15 @@ mod tests {
     }
 
     #[test]
+    fn one_slow_request_of_a_thousand_is_above_its_percentile() {
+        let mut row = Row::default();
+        (0..999).for_each(|_| row.response_times.record(Nanos(1_000)));
+        row.response_times.record(Nanos(2_000));
+        let found = [50.0, 99.9, 99.91, 100.0].map(|percent| row.percentile_millis(percent));
+        assert_eq!(found, [Some(0.001), Some(0.001), Some(0.002), Some(0.002)]);
+    }
+
+    #[test]
     fn the_head_is_of_the_run_whatever_its_command_line() {
         let head = |config: Load| {
             let shown = table(&parse(&[]).unwrap(), &[LoadResult { config, ..run(10, 0) }]);

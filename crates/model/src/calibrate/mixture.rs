@@ -30,11 +30,6 @@ impl FormFit {
     pub fn solve(&self, population: usize, workers: usize) -> Result<FlowAnswer, Error> {
         Ok(self.correction.applied(self.model.solve(population, workers)?))
     }
-
-    fn sweep(&self, population: usize, workers: usize) -> Result<Vec<FlowAnswer>, Error> {
-        let answers = self.model.sweep(population, workers)?;
-        Ok(answers.into_iter().map(|said| self.correction.applied(said)).collect())
-    }
 }
 
 /// What the forms say together.
@@ -116,17 +111,6 @@ impl ModelMixture {
         Ok(self.bounded(together(&answers.collect::<Result<Vec<_>, Error>>()?)))
     }
 
-    /// Solves for every population 1..=`population`.
-    ///
-    /// # Errors
-    /// As [`FlowModel::solve`].
-    pub fn sweep(&self, population: usize, workers: usize) -> Result<Vec<FlowAnswer>, Error> {
-        let all = self.parts.iter().map(|part| Ok((part.weight, part.sweep(population, workers)?)));
-        let all = all.collect::<Result<Vec<_>, Error>>()?;
-        let at = |n: usize| all.iter().map(|(weight, answers)| (*weight, answers[n])).collect::<Vec<_>>();
-        Ok((0..population).map(|n| self.bounded(together(&at(n)))).collect())
-    }
-
     fn bounded(&self, said: FlowAnswer) -> FlowAnswer {
         self.plateau.map_or(said, |plateau| held(said, plateau))
     }
@@ -174,7 +158,6 @@ mod tests {
             assert!((answer.throughput.powi(2) / (one.throughput * other.throughput) - 1.0).abs() < 1e-9);
             assert!(answer.busy <= workers as f64 * (1.0 + 1e-9) && answer.wait <= answer.response);
             assert!(answer.throughput * answer.response <= population as f64 * (1.0 + 1e-9));
-            assert_eq!(mixture.sweep(population, workers).unwrap()[population - 1], answer);
         }
         assert_eq!(mixture.name(), "lines 50 %, lines 50 %");
     }
@@ -214,6 +197,5 @@ mod tests {
             before = said.throughput;
         }
         assert_eq!(before, 3_000.0);
-        assert_eq!(bounded.sweep(64, 8).unwrap()[63], bounded.solve(64, 8).unwrap());
     }
 }

@@ -247,8 +247,8 @@ pub fn against_nulls(
 /// Median and worst errors of each model, the best of each column marked.
 pub fn null_table(found: &[HeldOutErrors]) -> ResultTable {
     let mut columns = vec![("model", Unit::Text), ("rows", Unit::Count)];
-    for quantity in ["X", "R", "p99"] {
-        columns.extend([(quantity, Unit::Share), ("worst", Unit::Share)]);
+    for (quantity, worst) in [("X", "worst X"), ("R", "worst R"), ("p99", "worst p99")] {
+        columns.extend([(quantity, Unit::Share), (worst, Unit::Share)]);
     }
     columns.push(("best of", Unit::Text));
     let mut table =

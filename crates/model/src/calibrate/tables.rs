@@ -139,9 +139,9 @@ pub fn prediction_table(predictions: &[Predicted]) -> ResultTable {
 /// none.
 pub fn percentile_table(predictions: &[Predicted]) -> Option<ResultTable> {
     let mut columns = vec![quantities::POPULATION.column(), ("workers", Unit::Count)];
-    for name in ["p50", "p90", "p99"] {
-        columns.extend([(name, Unit::Seconds), ("low", Unit::Seconds), ("high", Unit::Seconds)]);
-    }
+    let each =
+        [["p50", "p50 low", "p50 high"], ["p90", "p90 low", "p90 high"], ["p99", "p99 low", "p99 high"]];
+    columns.extend(each.as_flattened().iter().map(|name| (*name, Unit::Seconds)));
     let mut table = ResultTable::new("Response time at the clients, predicted percentiles", &columns);
     for predicted in predictions {
         let Some(percentiles) = &predicted.percentiles else { continue };

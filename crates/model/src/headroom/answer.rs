@@ -265,7 +265,7 @@ pub enum Silence {
     MachineContended,
     /// The event loops waited for a processor, and may use fewer than there are loops.
     OwnQuota,
-    /// High end over low end of the interval is above 1.9.
+    /// High end over low end of the interval is above 1.9; of a percentile's target above 2.6.
     IntervalTooWide,
     /// The capacity is more than [`PROJECTED`] times the rate of busy seconds.
     TooFar,

@@ -38,7 +38,8 @@ impl FromStr for ResponseTarget {
             return Err(wrong("the time of a target must be above 0".to_owned()));
         }
         // The nearest to what is written: 99.9 is 0.999 and no neighbour of it.
-        Ok(Self { quantile: percent / 100.0, seconds })
+        let quantile = format!("{percent}e-2").parse().expect("a number with an exponent is one");
+        Ok(Self { quantile, seconds })
     }
 }
 
@@ -240,6 +241,7 @@ mod tests {
                 "{text}"
             );
         }
+        assert_eq!(target("p99.9 < 1ms").unwrap().quantile, 0.999);
     }
 
     #[test]

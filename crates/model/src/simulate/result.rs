@@ -94,6 +94,11 @@ pub struct Percentile {
     pub response: SimulatedEstimate,
 }
 
+/// A share in percent, with the digits that it was asked for with: 99.99 of 0.9999.
+pub(crate) fn percent(share: f64) -> f64 {
+    (share * 1e7).round() / 1e5
+}
+
 /// One station, all classes together and each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StationReading {
@@ -365,4 +370,14 @@ pub(super) fn timeline(parts: &[&IntervalTally], origin: Seconds, replications: 
             Moment { from, to, classes: classes.collect() }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn a_share_in_percent_has_no_more_digits_than_it_was_asked_for_with() {
+        assert_eq!([0.683, 0.57, 0.999, 0.9999].map(percent), [68.3, 57.0, 99.9, 99.99]);
+    }
 }

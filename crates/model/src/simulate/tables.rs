@@ -3,7 +3,7 @@
 use krarup_record::{quantities, stamps};
 use krarup_units::Unit::{Count, PerSecond, Seconds, Share, Text};
 
-use super::result::{Simulated, SimulatedEstimate};
+use super::result::{Simulated, SimulatedEstimate, percent};
 use crate::table::{ResultTable, TableCell};
 
 impl From<SimulatedEstimate> for TableCell {
@@ -26,7 +26,7 @@ impl Simulated {
     /// The results as tables: classes, percentiles, stations, pools (where there are any).
     pub fn tables(&self) -> Vec<ResultTable> {
         let mut classes = ResultTable::new(
-            format!("Classes, simulated (± at {} %)", self.settings.level * 100.0),
+            format!("Classes, simulated (± at {} %)", percent(self.settings.level)),
             &[
                 ("class", Text),
                 quantities::POPULATION.column(),
@@ -38,7 +38,8 @@ impl Simulated {
         );
         let mut percentiles = ResultTable::new(
             "Percentiles of the response time",
-            &[("class", Text), ("percentile", Count), quantities::RESPONSE_TIME.column()],
+            // Three digits are too few for the higher ones.
+            &[("class", Text), ("percentile", Text), quantities::RESPONSE_TIME.column()],
         );
         for class in &self.classes {
             classes.push(vec![
@@ -50,7 +51,7 @@ impl Simulated {
                 class.lost.into(),
             ]);
             for percentile in &class.percentiles {
-                let share = percentile.share * 100.0;
+                let share = percent(percentile.share).to_string();
                 percentiles.push(vec![class.name.as_str().into(), share.into(), percentile.response.into()]);
             }
         }

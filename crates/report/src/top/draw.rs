@@ -356,7 +356,9 @@ fn store_lines(store: &TopStore, instances: usize) -> [HeadLine; 2] {
             0 | 1 => String::new(),
             all => format!(" for {} of {all} brokers", count(store.at_fault)),
         };
-        format!("is at fault{of}: it cannot be reached, does not answer, or refuses a write or a sweep; ")
+        format!(
+            "is at fault{of}: it cannot be reached, does not answer, or refuses a write, a read or a sweep; "
+        )
     });
     let with_store = format!(
         "{}{} wait, {} are with it over {} connections; {} commits/s{}",

@@ -392,7 +392,7 @@ fn a_store_that_is_at_fault_stands_above_the_table() {
         let both = lines(&state, &mut TopView::of(TopPage::Tubes, false), 120, 20);
         [both, lines(&state, &mut one, 120, 20)]
     };
-    let out = ": it cannot be reached, does not answer, or refuses a write or a sweep";
+    let out = ": it cannot be reached, does not answer, or refuses a write, a read or a sweep";
     let [both, one] = shown([1, 0]);
     assert!(has(&both, &format!("store      is at fault for 1 of 2 brokers{out}")), "{both:#?}");
     assert!(has(&one, &format!("store      is at fault{out}")), "{one:#?}");

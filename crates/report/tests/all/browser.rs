@@ -125,7 +125,7 @@ fn the_charts_draw_in_a_browser() {
     for (document, name, width, panels) in [
         (&sweep, "sweep", 1280, Some(58)),
         (&sweep, "sweep", 500, Some(58)),
-        (&of_kinds, "kinds", 1280, Some(17)),
+        (&of_kinds, "kinds", 1280, Some(18)),
         // Of so many series some hide others.
         (&many, "many", 1280, None),
     ] {

@@ -638,11 +638,13 @@ impl<N: FnMut(BrokerNotice)> Engine<N> {
         self.feed();
         if let Some(BrokerAdmin { slot, live, .. }) = &self.admin {
             let takes = !self.store_lost && !self.silence.lasts() && self.reluctant.is_none();
+            let reads = self.unread.is_none_or(|refusal| refusal.end() <= now);
             live.publish(takes, || self.broker.live(self.clock.now()));
             let stops = self.stop_by.is_some() || self.settings.ending.announced.load(Ordering::SeqCst);
             slot.publish(|| {
                 self.driver.note_memory(&mut self.broker);
-                BrokerSnapshot::of(&self.broker, self.clock.now(), takes && !self.unswept, stops)
+                let is_well = takes && reads && !self.unswept;
+                BrokerSnapshot::of(&self.broker, self.clock.now(), is_well, stops)
             });
         }
     }

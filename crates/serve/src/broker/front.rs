@@ -34,15 +34,18 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use krarup_net::blocking::{BlockingClient, ShutdownHandle};
 use krarup_net::{Listener, Stream};
 use krarup_units::{Address, Mistake, Stamp};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 
 use crate::broker::accepting;
 use crate::broker::engine::{KEEP_ALIVE, Protocol};
 use krarup_store::owners::Owners;
+use owner_connection::wait_for;
 pub use serving::FrontSettings;
 use serving::{ABANDONED, ENDS, Inner};
 
@@ -51,6 +54,8 @@ const STACK: usize = 512 << 10;
 /// How long the threads of clients that are given up may take to end: none waits for anything any
 /// more.
 const LAST: Duration = Duration::from_secs(5);
+/// How long a connection that was closed on our side may take to be closed on the other.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Serves clients until it goes; then neither its listener nor a thread of a client is left.
 #[derive(Debug)]
@@ -84,7 +89,7 @@ impl Front {
             .spawn(move || {
                 let most = its.settings.connections;
                 accepting::accept_each(&listener, &its.over, now, refused, |client, number| {
-                    if its.clients().len() < most {
+                    if its.settings.connected.load(Ordering::SeqCst) < most {
                         return serve(client, number, &its);
                     }
                     Err(io::Error::other(format!("{most} are connected, as many as may be")))
@@ -126,10 +131,30 @@ fn serve(client: Stream, number: u64, inner: &Arc<Inner>) -> io::Result<()> {
     // Whose socket does not know it does without.
     let _ = client.keep_alive(KEEP_ALIVE);
     let handle = client.handle()?;
-    begin_session(handle, number, inner, move |its| match its.protocol {
-        Protocol::Beanstalkd => session::BeanstalkSession::new(client, its).run(),
-        Protocol::Memcached => memcached::MemcachedSession::new(client, its).run(),
+    begin_session(handle, number, inner, move |its| {
+        let client = match its.protocol {
+            Protocol::Beanstalkd => session::BeanstalkSession::new(client, its).run(),
+            Protocol::Memcached => memcached::MemcachedSession::new(client, its).run(),
+        };
+        linger(&client);
     })
+}
+
+/// What a client still sends that was told its last is read and dropped: closing over unread bytes
+/// would reset the connection, and the reset could overtake the last reply.
+fn linger(client: &BlockingClient) {
+    let (end, mut room) = (Instant::now() + LINGER, [0_u8; 16 << 10]);
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || !wait_for(&mut [PollFd::new(client, PollFlags::IN)], left) {
+            return;
+        }
+        // Encrypted or not.
+        match rustix::io::read(client, &mut room[..]) {
+            Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Ok(0) | Err(_) => return,
+        }
+    }
 }
 
 /// Serves a client by this `session`, on a thread of its own.
@@ -140,6 +165,7 @@ fn begin_session(
     session: impl FnOnce(&Arc<Inner>) + Send + 'static,
 ) -> io::Result<()> {
     inner.clients().insert(number, handle);
+    inner.settings.connected.fetch_add(1, Ordering::SeqCst);
     let listed = ListedClient { inner: Arc::clone(inner), number };
     let serving = move || session(&listed.inner);
     thread::Builder::new().name("client".into()).stack_size(STACK).spawn(serving).map(drop)
@@ -153,6 +179,7 @@ struct ListedClient {
 
 impl Drop for ListedClient {
     fn drop(&mut self) {
+        self.inner.settings.connected.fetch_sub(1, Ordering::SeqCst);
         self.inner.clients().remove(&self.number);
         self.inner.gone.notify_all();
     }

@@ -391,6 +391,20 @@ mod tests {
         assert!(ends(&mut broker, at(25), at(40)));
     }
 
+    /// A broker and a cache set no limit to a request.
+    #[test]
+    fn a_client_that_falls_silent_in_the_middle_of_a_message_is_idle() {
+        let limits = ClientLimits { idle: Nanos::from_secs(8), ..ClientLimits::default() };
+        let (mut driver, mut broker) = (testing::driver(limits.into()), testing::broker());
+        let mut client = testing::connect(&mut driver, &mut broker);
+        client.write_all(b"put 1 0 60 10\r\nhalf").unwrap();
+        testing::read(&mut driver, &mut broker, 0);
+        assert!(driver.clients[0].as_ref().unwrap().begun.is_some());
+        let now = driver.clock.now();
+        driver.apply_time_limits(&mut broker, now + Nanos::from_secs(20));
+        assert!(driver.clients[0].as_ref().unwrap().concluded);
+    }
+
     #[test]
     fn a_client_that_takes_nothing_is_disconnected_and_one_that_takes_some_is_not() {
         let request = Nanos::from_secs(60);

@@ -73,9 +73,11 @@ impl TimeLimits {
     /// The last words to a client whose time is over, which may be none.
     pub(crate) fn ends(&self, waited: &Waited, now: Stamp) -> Option<&'static [u8]> {
         let over = |since: Option<Stamp>, limit: Nanos| since.is_some_and(|since| is_over(since, limit, now));
+        // A request that has no limit of its own excuses no silence.
+        let may_be_idle = waited.begun.is_none() || self.request == Nanos::ZERO;
         if over(waited.begun, self.request) {
             Some(LATE)
-        } else if waited.begun.is_none() && over(waited.quiet_since, self.idle) {
+        } else if may_be_idle && over(waited.quiet_since, self.idle) {
             Some(b"")
         } else {
             None
@@ -112,6 +114,18 @@ mod tests {
             Some(&b""[..]),
             "nothing of it is held back"
         );
+    }
+
+    #[test]
+    fn who_falls_silent_in_the_middle_of_a_request_is_idle_where_requests_have_no_limit() {
+        let [half, held_back] =
+            [false, true].map(|held_back| Waited::of(Some(Stamp(0)), held_back, Some(Stamp(0))));
+        let of = |request| TimeLimits::new(Nanos::from_secs(8), request, Stamp(0));
+        let limits = of(Nanos::ZERO);
+        assert_eq!(limits.ends(&half, Stamp(8 * SECOND - 1)), None);
+        assert_eq!(limits.ends(&half, Stamp(8 * SECOND)), Some(&b""[..]));
+        assert_eq!(limits.ends(&held_back, Stamp(8 * SECOND)), None, "it waits for us");
+        assert_eq!(of(Nanos::from_secs(60)).ends(&half, Stamp(8 * SECOND)), None, "its time goes on");
     }
 
     #[test]

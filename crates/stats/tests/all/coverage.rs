@@ -184,6 +184,23 @@ fn effects_and_the_mean_of_repetitions_that_are_blocks() {
     assert!(covered(SAMPLES, 3.5, mean) < 0.7);
 }
 
+/// The same machine, which only the low level of A feels: taken from what is left of all runs, the
+/// interval of A would cover 67 of 100.
+#[test]
+fn an_effect_of_which_one_level_alone_feels_the_machine() {
+    let interval = |source: &mut Source, name: &str| {
+        let blocks: Vec<f64> = source.normals(3).iter().map(|block| 4.0 * block).collect();
+        let cells = [(1.0, 1.0), (5.0, 0.0), (2.0, 1.0), (6.0, 0.0)]
+            .iter()
+            .map(|(mean, felt)| blocks.iter().map(|block| mean + felt * block + source.normal()).collect())
+            .collect();
+        let design = TwoLevel::new(&["A", "B"], cells).unwrap();
+        design.effects_in_blocks(0.9).unwrap().effect(name).unwrap().estimate.interval
+    };
+    near(covered(SAMPLES, 2.0, |source| interval(source, "A")), 0.9, 0.03);
+    near(covered(SAMPLES, 0.5, |source| interval(source, "B")), 0.9, 0.03);
+}
+
 #[test]
 fn powers_of_additive_designs() {
     let power = |source: &mut Source| {

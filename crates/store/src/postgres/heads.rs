@@ -45,6 +45,11 @@ const NUMBERS: [&str; 2] = [
     "SELECT id FROM krarup.message WHERE sender = $1 AND receiver = $4 AND state = 0 AND id >= $2 ORDER BY id LIMIT $3",
 ];
 
+/// The lines' indexes wait for other programs no longer than this, as nothing is written meanwhile.
+/// Autovacuum gives way after deadlock_timeout, a second.
+const LOCK_LIMIT: &str = "SELECT set_config('lock_timeout', least(nullif(setting, '0')::integer, 1500)::text, false) \
+                          FROM pg_settings WHERE name = 'lock_timeout'";
+
 /// Bytes of bodies that are read at a time, beside the first.
 const BYTES_AT_ONCE: i64 = 1 << 20;
 
@@ -239,10 +244,10 @@ fn fetch(client: &mut BlockingSession, shard: Shard, fetch: &Fetch, most: usize)
     Ok(Fetched { rows: rows(&lines), complete, ..Fetched::default() })
 }
 
-/// The lines' indexes take as long as there are many messages.
+/// The lines' indexes take as long as there are many messages, once they have the table.
 fn make_indexes(client: &mut BlockingSession) -> Result<(), Error> {
     client.batch_execute(UNTIMED)?;
-    let made = client.batch_execute(INDEXES);
+    let made = client.batch_execute(LOCK_LIMIT).and_then(|()| client.batch_execute(INDEXES));
     let timed = client.batch_execute(TIMED);
     made.and(timed)
 }

@@ -25,11 +25,14 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 pub(super) const LIGHT: &str = "SET synchronous_commit = off";
 /// A broker that begins counts, reads or indexes all messages in one statement each, which takes as
 /// long as there are many; afterwards statements may take what the server says. Locks are waited
-/// for no longer than a statement might have taken: others wait behind one that waits.
+/// for no longer than a statement might have taken: others wait behind one that waits. From
+/// PostgreSQL 17 on a transaction may have a time, too, and its session would end with that.
 pub(super) const UNTIMED: &str = "SELECT set_config('lock_timeout', \
      coalesce(min(nullif(setting, '0')::integer), 0)::text, false) \
-     FROM pg_settings WHERE name IN ('statement_timeout', 'lock_timeout'); SET statement_timeout = 0";
-pub(super) const TIMED: &str = "RESET statement_timeout; RESET lock_timeout";
+     FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout', 'lock_timeout'); \
+     SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout')";
+pub(super) const TIMED: &str = "RESET statement_timeout; RESET lock_timeout; DO $$ BEGIN \
+     IF current_setting('transaction_timeout', true) IS NOT NULL THEN RESET transaction_timeout; END IF; END $$";
 /// What makes plans in all sessions that read and write messages.
 pub(super) const SETTINGS: &str = include_str!("session.sql");
 /// How often it is looked whether a pooler stands between.
@@ -284,9 +287,12 @@ impl Database {
 
 /// What a session begins with, whatever the defaults of this database: an answer means that the
 /// message is on disk, and each statement sees what was committed before it. An owner's writes look
-/// whether there is another once they have its lock, and no commit is refused because of others.
+/// whether there is another once they have its lock, and no commit is refused because of others. A
+/// session that rests stands: its end would be told as that of the database. PostgreSQL 13 ends
+/// none for that.
 const BEGIN_SESSION: &str = "SELECT set_config('default_transaction_isolation', 'read committed', false), \
-     CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END";
+     CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END, \
+     CASE WHEN current_setting('idle_session_timeout', true) <> '0' THEN set_config('idle_session_timeout', '0', false) END";
 
 /// A connection that can be had again after it broke.
 pub(crate) trait Reconnecting {

@@ -60,7 +60,7 @@ const EMPTY_REST: &str = include_str!("shared/empty_rest.sql");
 const KEPT: &str = "SELECT place, 0::smallint, kept.id, 0, NULL::bytea \
                     FROM krarup.outcome, unnest(coalesce(places, ARRAY[1::bigint]), coalesce(ids, ARRAY[outcome.id])) AS kept (place, id) \
                     WHERE broker = $1 AND serial = $2 AND kept.id IS NOT NULL";
-const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, message.body, message.flags \
+const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, message.body, message.flags, message.tube \
                            FROM krarup.outcome, unnest(coalesce(places, ARRAY[1::bigint]), coalesce(ids, ARRAY[outcome.id])) AS kept (place, id) \
                                 JOIN krarup.message ON message.id = kept.id \
                            WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
@@ -92,10 +92,14 @@ const STILL_THERE: &str = "SELECT pg_is_in_recovery() OR (SELECT count(pg_termin
                            WHERE pid = $1 AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2 AND pid <> pg_backend_pid() \
                              AND EXISTS (SELECT FROM pg_locks AS held WHERE held.pid = its.pid AND locktype = 'advisory' \
                                          AND classid = 1802658164 AND granted))";
-/// Writes the row of a transaction; whether it was not there.
-const MINE: &str = "WITH mine AS (INSERT INTO krarup.outcome VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING serial) \
+/// Writes a row in the place of a transaction's, which no transaction writes so; whether there was
+/// none.
+const MINE: &str = "WITH mine AS (INSERT INTO krarup.outcome (broker, serial, places) VALUES ($1, $2, '{}') \
+                                  ON CONFLICT DO NOTHING RETURNING serial) \
                     SELECT EXISTS (SELECT FROM mine)";
-const WRITTEN: &str = "SELECT EXISTS (SELECT FROM krarup.outcome WHERE broker = $1 AND serial = $2)";
+/// Whether the row of a transaction is there: one that only stands in its place is none.
+const WRITTEN: &str = "SELECT EXISTS (SELECT FROM krarup.outcome \
+                       WHERE broker = $1 AND serial = $2 AND places IS DISTINCT FROM '{}')";
 /// A server that becomes the primary begins another: so far it has what the one before has sent.
 const TIMELINE: &str = "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)";
 
@@ -272,14 +276,14 @@ impl DatabaseSession {
         // One that this user may not see may be at its commit: this row waits for that.
         let statement = format!("{MINE}, {MARK}");
         match self.client.query_one(&statement, columns).await {
-            Ok(written) => Ok(Some(!written.get::<_, bool>(0))),
-            // Where nothing can be written the row is looked for.
-            Err(error) if !self.is_over(&error) => {
-                let statement = format!("{WRITTEN}, {MARK}");
-                Ok(Some(self.client.query_one(&statement, columns).await?.get(0)))
-            }
-            Err(error) => Err(error),
+            Ok(written) if written.get::<_, bool>(0) => return Ok(Some(false)),
+            Err(error) if self.is_over(&error) => return Err(error),
+            // There is one, perhaps of a look before, whose answer was lost; or nothing can be
+            // written.
+            Ok(_) | Err(_) => {}
         }
+        let statement = format!("{WRITTEN}, {MARK}");
+        Ok(Some(self.client.query_one(&statement, columns).await?.get(0)))
     }
 
     /// A server that becomes the primary may not have heard of the last ids that were given. Where
@@ -1011,12 +1015,13 @@ fn names(list: Vec<String>) -> Vec<Arc<str>> {
     list.into_iter().map(Into::into).collect()
 }
 
-/// Rows of the columns that all functions answer with, flags behind them where there may be any, by
-/// the place of their request.
+/// Rows of the columns that all functions answer with, flags behind them where there may be any,
+/// and the tube where it may be one of several, by the place of their request.
 fn lines(queries: usize, rows: Vec<Row>) -> Vec<DatabaseReply> {
     let mut by_place = vec![Vec::new(); queries];
     for row in rows {
         let (place, word): (i64, i16) = (row.get(0), row.get(1));
+        let tells_tube = row.columns().get(6).is_some_and(|column| column.name() == "tube");
         by_place[place as usize - 1].push(ResultRow {
             word: match word {
                 0 => ResultCode::Done,
@@ -1027,6 +1032,7 @@ fn lines(queries: usize, rows: Vec<Row>) -> Vec<DatabaseReply> {
             id: row.get::<_, i64>(2) as Id,
             ttr: row.get::<_, i32>(3) as u32,
             flags: if row.len() > 5 { row.get::<_, i64>(5) as u32 } else { 0 },
+            tube: if tells_tube { row.get::<_, Option<&str>>(6).map(Into::into) } else { None },
             body: row.get::<_, Option<&[u8]>>(4).unwrap_or_default().into(),
         });
     }

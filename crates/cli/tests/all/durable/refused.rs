@@ -329,9 +329,7 @@ pub(crate) fn a_database_that_is_gone_is_told_whichever_connection_ended_first(
     let mut broker = broker(&cluster.database(&name), mode);
     let mut peer = broker.connect();
     say(&mut peer, PUT, "INSERTED 1\r\n");
-    let may_connect =
-        |may: bool| cluster.sql("postgres", &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS {may}"));
-    may_connect(false);
+    may_connect(cluster, &name, false);
     let sweeps = "query LIKE '%krarup.prune%' OR query LIKE '%krarup.sweep%'";
     until("the connection of sweeps has ended", || cluster.cut(&name, sweeps));
     broker.says_text("the database is out of reach");
@@ -339,9 +337,47 @@ pub(crate) fn a_database_that_is_gone_is_told_whichever_connection_ended_first(
     broker.says_text("the database is there again");
     assert!(cluster.cut(&name, "true"));
     broker.says_text("the database is out of reach");
-    may_connect(true);
+    may_connect(cluster, &name, true);
     broker.says_text("the database is there again");
     say(&mut peer, PUT, "INSERTED 3\r\n");
+    assert!(broker.stop().success);
+}
+
+/// Whether new sessions in a database are admitted.
+fn may_connect(cluster: &Cluster, name: &str, may: bool) {
+    cluster.sql("postgres", &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS {may}"));
+}
+
+/// Whether a client closes its connection or its side of it; what it has put is put.
+pub(crate) fn what_clients_that_have_gone_would_take_is_there_afterwards(cluster: &Cluster, mode: &str) {
+    let name = format!("gone_{mode}");
+    let (mut broker, admin) = broker_with_admin(&cluster.database(&name), mode);
+    let mut peer = broker.connect();
+    for id in 1..=MANY {
+        say(&mut peer, PUT, &format!("INSERTED {id}\r\n"));
+    }
+    may_connect(cluster, &name, false);
+    assert!(cluster.cut(&name, "true"));
+    broker.says_text("the database is out of reach");
+    until("all sessions have ended", || !cluster.has_session(&name, "true"));
+    let takes = ["pop 60\r\n", "reserve\r\n", "reserve-job 1\r\n"];
+    for request in [&takes[..], &[PUT]].concat() {
+        broker.connect().send(request.as_bytes()).unwrap();
+    }
+    for request in takes {
+        let mut ends = broker.connect();
+        ends.send(request.as_bytes()).unwrap();
+        ends.finish();
+        ends.expect(b"INTERNAL_ERROR\r\n").unwrap();
+    }
+    // This client, and the one whose put is still to be done.
+    until("those that took have gone", || {
+        asked(admin, "GET", "/metrics").contains("\nkrarup_broker_clients 2\n")
+    });
+    may_connect(cluster, &name, true);
+    let messages = || cluster.sql(&name, "SELECT count(*), sum(reserves) FROM krarup.message");
+    until("all are there, and the one that was put", || messages() == format!("{}|0", MANY + 1));
+    say(&mut peer, "pop\r\n", "POPPED 1 1\r\nx\r\n");
     assert!(broker.stop().success);
 }
 
@@ -383,7 +419,11 @@ pub(crate) fn what_only_reads_is_tried_again_seldom_and_is_no_message_refused(cl
 pub(crate) fn what_cannot_be_read_is_no_message_refused(cluster: &Cluster) {
     let store = cluster.database("unread");
     cluster.sql("postgres", "ALTER DATABASE unread SET statement_timeout = '1min'");
-    let mut broker = of_heads(&store, "1");
+    let flags = ["--admin", "127.0.0.1:0", "--store", &store, "--heads", "0B", "--read-ahead", "1"];
+    let mut broker = Program::begin(&[&["broker", "--listen", "127.0.0.1:0"][..], &flags].concat());
+    let admin = admin(&mut broker);
+    let mut broker = broker.listening();
+    let is_ready = |status: &str| asked(admin, "GET", "/ready").starts_with(&format!("HTTP/1.1 {status}"));
     let (mut peer, mut reader) = (broker.connect(), broker.connect());
     say(&mut peer, &PUT.repeat(3), "INSERTED 1\r\nINSERTED 2\r\nINSERTED 3\r\n");
     // It writes into the table behind this one.
@@ -391,11 +431,13 @@ pub(crate) fn what_cannot_be_read_is_no_message_refused(cluster: &Cluster) {
     say(&mut reader, "reserve\r\n", "RESERVED 1 1\r\nx\r\n");
     reader.send(b"reserve\r\n").unwrap();
     broker.says_text("refuses to read messages");
+    until("it is not ready", || is_ready("503"));
     say(&mut peer, PUT, "INSERTED 4\r\n");
     // The reader made the indexes, and what it reads may take what the server says.
     let view = "CREATE VIEW krarup.message AS SELECT * FROM krarup.hidden WHERE";
     cluster.sql("unread", &format!("{view} {TIMES} = '1min 0'"));
     reader.expect(b"RESERVED 2 1\r\nx\r\n").unwrap();
+    until("it is ready", || is_ready("200"));
     cluster.sql("unread", "DROP VIEW krarup.message; ALTER TABLE krarup.hidden RENAME TO message");
     let ended = broker.stop();
     assert!(ended.success && told(&ended) == [0; 4], "{ended:?}");
@@ -479,4 +521,62 @@ pub(crate) fn a_pooler_is_refused_unless_sessions_last(cluster: &Cluster) {
         say(&mut broker.connect(), PUT, "INSERTED ");
         assert!(broker.stop().success);
     }
+}
+
+/// What it finds may be of a look before, which was cut off at its own commit.
+pub(crate) fn a_look_for_what_became_of_a_put_is_no_put(cluster: &Cluster, mode: &str) {
+    let name = format!("looked_{mode}");
+    let broker = broker(&cluster.database(&name), mode);
+    // The first put is cut off before it is committed.
+    cluster.sql(
+        &name,
+        "CREATE SEQUENCE public.puts; CREATE FUNCTION cuts() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN IF nextval('public.puts') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(60); END IF; \
+         RETURN NEW; END $$; \
+         CREATE TRIGGER cuts BEFORE INSERT ON krarup.message_row FOR EACH ROW EXECUTE FUNCTION cuts()",
+    );
+    cluster.commits_wait(&name, true);
+    let mut peer = broker.connect();
+    peer.send(PUT.as_bytes()).unwrap();
+    until("it looks", || cluster.cut(&name, "wait_event = 'SyncRep' AND query LIKE 'WITH mine AS%'"));
+    cluster.commits_wait(&name, false);
+    peer.expect(b"INSERTED ").unwrap();
+    assert!(broker.stop().success);
+}
+
+/// PostgreSQL ends sessions that rest where it is set so: those of a broker stand.
+pub(crate) fn a_session_that_rests_is_kept(cluster: &Cluster, mode: &str) {
+    if cluster.sql("postgres", "SELECT current_setting('idle_session_timeout', true) IS NULL") == "t" {
+        return;
+    }
+    let name = format!("rests_{mode}");
+    let store = cluster.database(&name);
+    cluster.sql("postgres", &format!("ALTER DATABASE {name} SET idle_session_timeout = '500ms'"));
+    let broker = broker(&store, mode);
+    let mut peer = broker.connect();
+    say(&mut peer, PUT, "INSERTED 1\r\n");
+    cluster.sql(&name, "SELECT pg_sleep(2)");
+    say(&mut peer, PUT, "INSERTED 2\r\n");
+    let ended = broker.stop();
+    assert!(ended.success && told(&ended) == [0; 4], "{mode}: {ended:?}");
+}
+
+/// An owner beyond its heads waits for the table 1.5 s at a time, and takes puts in between.
+pub(crate) fn puts_go_on_where_the_indexes_of_lines_wait_for_a_lock(cluster: &Cluster) {
+    let name = "indexes_wait";
+    let mut broker = of_heads(&cluster.database(name), "1");
+    let held = "BEGIN; LOCK TABLE krarup.message_row IN ROW EXCLUSIVE MODE; SELECT pg_sleep(600)";
+    let mut holder = cluster.psql(name, held).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let holds = "SELECT count(*) FROM pg_stat_activity \
+                 WHERE datname = current_database() AND application_name = 'psql' AND wait_event = 'PgSleep'";
+    until("the table is held", || cluster.sql(name, holds) == "1");
+    let mut peer = broker.connect();
+    say(&mut peer, PUT, "INSERTED 1\r\n");
+    say(&mut peer, PUT, "INSERTED 2\r\n");
+    broker.says_text("refuses to read messages");
+    say(&mut peer, PUT, "INSERTED 3\r\n");
+    assert_eq!(cluster.end_sleeping(name), "1");
+    assert!(!holder.wait().unwrap().success());
+    say(&mut peer, PUT, "INSERTED 4\r\n");
+    assert!(broker.stop().success);
 }

@@ -170,8 +170,13 @@ impl Fleet {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// These machines, with no station on them.
+    pub(crate) fn fleet(machines: Vec<Arc<Remote>>) -> Fleet {
+        Fleet { hosts: Vec::new(), machines, _sockets: Sockets::new().unwrap() }
+    }
 
     #[test]
     fn stations_find_their_machines_in_the_spec_or_the_inventory() {

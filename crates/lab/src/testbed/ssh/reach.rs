@@ -58,16 +58,17 @@ struct Look {
     there: bool,
 }
 
-/// Makes the cache and says what is to be known. `$1` is the cache, `$2` the hash. It is one line,
-/// as what keeps the connection is. Another user may have made a folder of this name, and must not
-/// be trusted with the program; root is.
+/// Makes the cache and says what is to be known. `$1` is the cache, `$2` the hash; its folder is
+/// touched, since builds that no run uses are removed. It is one line, as what keeps the connection
+/// is. Another user may have made a folder of this name, and must not be trusted with the program;
+/// root is.
 const LOOK: &str = concat!(
     "umask 077; case $1 in ",
     "'') cache=${XDG_CACHE_HOME:-$HOME/.cache}/krarup ;; ",
     "'~/'*) cache=$HOME/${1#??} ;; ",
     "*) cache=$1 ;; ",
     "esac; ",
-    r#"mkdir -p "$cache/runs" "$cache/$2" || exit 1; "#,
+    r#"mkdir -p "$cache/runs" "$cache/$2" || exit 1; touch "$cache/$2" 2>/dev/null; "#,
     r#"for folder in "$cache" "$cache/." "$cache/runs" "$cache/$2"; do "#,
     r#"case $(ls -ldn "$folder" | awk '{ print $3 }') in 0 | "$(id -u)") ;; "#,
     r#"*) echo "$folder belongs to another user: give another folder as cache in [ssh]" >&2; exit 1 ;; "#,
@@ -180,6 +181,7 @@ pub fn reach(
 mod tests {
     use std::io::Write;
     use std::process::Stdio;
+    use std::time::SystemTime;
 
     use super::super::destination::KEEP;
     use super::*;
@@ -262,6 +264,11 @@ mod tests {
         assert!(!take("5"), "one that was cut off is not taken");
         assert!(!look().there && fs::read_dir(cache.join("00ff")).unwrap().next().is_none());
         assert!(take("4") && look().there);
+        let build = File::open(cache.join("00ff")).unwrap();
+        build.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        look();
+        let used = build.metadata().unwrap().modified().unwrap();
+        assert!(used > SystemTime::UNIX_EPOCH, "it is known to be used");
         fs::remove_dir_all(cache).unwrap();
     }
 

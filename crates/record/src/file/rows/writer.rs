@@ -8,6 +8,9 @@
 //! A lane has eight batches that go round, so memory is bounded. Where the disk is so slow that
 //! none has come back, rows are dropped and counted, and the file says how many: requests are never
 //! held up by their own record.
+//!
+//! A single file gets its name when the writer is finished. Where that is dropped instead, as in a
+//! program that could not begin, what stood under the name stays.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,8 +36,8 @@ const LANE_BATCHES: usize = 8;
 /// How often the wall clock is looked at, where files have the names of its hours.
 const LOOK: Nanos = Nanos::from_secs(1);
 
-/// A full batch, and where it goes back to.
-type Full = (RowBatch, SyncSender<RowBatch>);
+/// A full batch, and where it goes back to; none: there are no more, and files are completed.
+type Full = Option<(RowBatch, SyncSender<RowBatch>)>;
 
 /// What is in no row, of all lanes.
 #[derive(Debug, Default)]
@@ -165,18 +168,20 @@ impl RowWriter {
         }
     }
 
-    /// Completes the file. Waits until every lane is dropped and every row is written.
+    /// Completes the file, and waits until it is written: with every row of those lanes that are
+    /// dropped. What another has not handed over is missing.
     ///
     /// # Errors
     /// What kept the rows from being written, with the path.
     pub fn finish(self) -> Result<RowsWritten, FileError> {
-        drop(self.full);
+        // A thread that has ended says why.
+        let _ = self.full.send(None);
         let damaged = || Err(FileError { path: self.path, problem: FileProblem::Damaged });
         self.thread.join().unwrap_or_else(|_| damaged())
     }
 }
 
-/// Writes what comes into one file until no lane is left. After an error, which is said at once,
+/// Writes what comes into one file until the end is said. After an error, which is said at once,
 /// the lanes notice that their batches are not taken.
 fn write_one(
     mut sink: RowFileWriter<Partial>,
@@ -186,15 +191,22 @@ fn write_one(
     on_trouble: &mut dyn FnMut(&FileError),
 ) -> Result<RowsWritten, FileError> {
     let wrong = |problem| FileError { path: path.to_owned(), problem };
-    for (mut batch, back) in batches {
-        if let Err(problem) = sink.write(&batch) {
-            let error = wrong(problem);
-            on_trouble(&error);
-            return Err(error);
+    loop {
+        match batches.recv() {
+            Ok(Some((mut batch, back))) => {
+                if let Err(problem) = sink.write(&batch) {
+                    let error = wrong(problem);
+                    on_trouble(&error);
+                    return Err(error);
+                }
+                batch.clear();
+                // A lane that has ended takes no batch back.
+                let _ = back.try_send(batch);
+            }
+            Ok(None) => break,
+            // It was not finished: the file of an earlier run stays.
+            Err(_) => return Ok(RowsWritten { rows: 0, lost: 0 }),
         }
-        batch.clear();
-        // A lane that has ended takes no batch back.
-        let _ = back.try_send(batch);
     }
     let lost = rowless.lost.load(Ordering::Relaxed);
     sink.lost(lost);
@@ -204,7 +216,7 @@ fn write_one(
     Ok(RowsWritten { rows, lost })
 }
 
-/// Writes what comes into the files of its time until no lane is left. A file ends on time whether
+/// Writes what comes into the files of its time until the end is said. A file ends on time whether
 /// or not something comes, and a wall clock that is set is noticed.
 fn write_rotating(
     mut rows: RotatingRows,
@@ -218,13 +230,14 @@ fn write_rotating(
         rows.set_epoch((rotation.epoch)(), at);
         let wait = rows.wait(at).map_or(LOOK, |wait| wait.min(LOOK));
         match batches.recv_timeout(wait.as_duration()) {
-            Ok((mut batch, back)) => {
+            Ok(Some((mut batch, back))) => {
                 rows.write(&batch);
                 batch.clear();
                 let _ = back.try_send(batch);
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
+            // These files replace none, so that they are completed in any case.
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => break,
         }
         rows.set_apart(rowless.apart.load(Ordering::Relaxed));
         rows.complete_before(now(), rowless.lost.load(Ordering::Relaxed));
@@ -305,8 +318,9 @@ impl Lane {
 
     fn hand_over(&mut self, batch: RowBatch) {
         self.add_apart();
-        if let Err(refused) = self.full.send((batch, self.back.clone())) {
-            self.rowless.lost.fetch_add(refused.0.0.len() as u64, Ordering::Relaxed);
+        let rows = batch.len() as u64;
+        if self.full.send(Some((batch, self.back.clone()))).is_err() {
+            self.rowless.lost.fetch_add(rows, Ordering::Relaxed);
         }
     }
 
@@ -385,6 +399,36 @@ mod tests {
         })
         .unwrap();
         assert_eq!(count, written.rows);
+    }
+
+    #[test]
+    fn a_writer_that_is_not_finished_leaves_the_file_of_an_earlier_run() {
+        let folder = Folder::new("unfinished");
+        let path = folder.0.join("rows.parquet");
+        std::fs::write(&path, "earlier").unwrap();
+        let writer = RowWriter::create(&path, RUN, Box::new(|_: &FileError| {})).unwrap();
+        writer.lane().push(&Visit::at(Stamp(0), Operation::Get), &[]);
+        let RowWriter { full, thread, .. } = writer;
+        drop(full);
+        thread.join().unwrap().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"earlier");
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
+    }
+
+    /// As one of a thread that does not end.
+    #[test]
+    fn a_lane_that_is_not_dropped_is_not_waited_for() {
+        let folder = Folder::new("undropped");
+        let path = folder.0.join("rows.parquet");
+        let writer = RowWriter::create(&path, RUN, Box::new(|_: &FileError| {})).unwrap();
+        let (mut ended, mut goes_on) = (writer.lane(), writer.lane());
+        for lane in [&mut ended, &mut goes_on] {
+            lane.push(&Visit::at(Stamp(0), Operation::Get), &[]);
+        }
+        drop(ended);
+        assert_eq!(writer.finish().unwrap(), RowsWritten { rows: 1, lost: 0 });
+        assert_eq!(RowFile::open(&path).unwrap().rows(), 1);
+        goes_on.push(&Visit::at(Stamp(1), Operation::Get), &[]);
     }
 
     #[test]

@@ -259,7 +259,7 @@ pub(super) fn has_hung_up(client: &BlockingClient) -> bool {
 
 /// Whether one of them is ready in time. Interrupted it is not, at worst: the caller looks
 /// again.
-fn wait_for(ends: &mut [PollFd<'_>], most: Duration) -> bool {
+pub(super) fn wait_for(ends: &mut [PollFd<'_>], most: Duration) -> bool {
     let limit = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
     poll(ends, Some(&limit)).is_ok_and(|ready| ready > 0)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use krarup_net::blocking::{BlockingClient, ShutdownHandle, Wakeup};
@@ -19,8 +19,10 @@ pub struct FrontSettings {
     pub largest: u32,
     /// What a client must say with `login` before anything else.
     pub secret: Option<String>,
-    /// How many clients may be connected at once.
+    /// How many clients may be connected at once to all fronts that have the same `connected`.
     pub connections: usize,
+    /// How many are.
+    pub connected: Arc<AtomicUsize>,
     /// Makes the sessions of clients, which then speak TLS; none: in plain text.
     pub tls: Option<Acceptor>,
     /// How long a client may be idle; zero: for ever.

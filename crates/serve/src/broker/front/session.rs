@@ -69,12 +69,13 @@ impl<'a> BeanstalkSession<'a> {
         }
     }
 
-    /// Serves the client until it goes.
-    pub(super) fn run(mut self) {
+    /// Serves the client until it goes; nothing is said to it any more then, and it holds nothing.
+    pub(super) fn run(mut self) -> BlockingClient {
         // What was answered before is told in any case.
         let _ = self.serve();
         let _ = self.flush();
         self.client.finish();
+        self.client
     }
 
     fn serve(&mut self) -> Result<(), End> {

@@ -76,8 +76,15 @@ impl Line {
 }
 
 fn settings() -> FrontSettings {
-    let (idle, handshake) = (Nanos::ZERO, Nanos::ZERO);
-    FrontSettings { largest: 1 << 30, secret: None, connections: 10, tls: None, idle, handshake }
+    FrontSettings {
+        largest: 1 << 30,
+        secret: None,
+        connections: 10,
+        connected: Arc::default(),
+        tls: None,
+        idle: Nanos::ZERO,
+        handshake: Nanos::ZERO,
+    }
 }
 
 fn front(protocol: Protocol, shards: u32) -> (Front, Arc<Owners>) {
@@ -192,6 +199,17 @@ fn the_operator_is_told_of_clients_that_are_turned_away_and_not_of_each() {
     turned_away();
     turned_away();
     assert_eq!(told.try_iter().count(), 1);
+}
+
+#[test]
+fn both_protocols_have_one_bound_on_clients() {
+    let only_one = FrontSettings { connections: 1, ..settings() };
+    let (first, _) = front_with(Protocol::Beanstalkd, 1, only_one.clone());
+    let (second, _) = front_with(Protocol::Memcached, 1, only_one);
+    let mut served = client(&first);
+    served.say("ping\r\n");
+    served.hears("PONG\r\n");
+    assert_eq!(client(&second).rest(), "");
 }
 
 #[test]
@@ -464,6 +482,24 @@ fn before_the_login_nothing_large_is_kept() {
         let mut it = client(&front);
         it.say(begun);
         assert_eq!(it.rest(), told, "{begun}");
+    }
+}
+
+/// What is not read would reset the connection before it has heard why.
+#[test]
+fn a_client_that_is_refused_may_send_all_that_it_has_begun() {
+    for (protocol, begun, refusal) in [
+        (Protocol::Beanstalkd, "put 1 0 60 4194304\r\n", "NOT_LOGGED_IN\r\n"),
+        (Protocol::Memcached, "set q 0 0 4194304\r\n", "CLIENT_ERROR unauthenticated\r\n"),
+    ] {
+        let (front, _) = front_with(protocol, 1, with_secret());
+        let mut it = client(&front);
+        // Its socket holds little of that.
+        socket2::SockRef::from(&it.0).set_send_buffer_size(256 << 10).unwrap();
+        it.say(&format!("{begun}{}\r\n", "x".repeat(4 << 20)));
+        let mut heard = String::new();
+        it.0.read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, refusal);
     }
 }
 

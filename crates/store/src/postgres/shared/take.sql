@@ -8,4 +8,6 @@ WITH taken AS MATERIALIZED (
     -- Where nothing was taken there is nothing to commit.
     INSERT INTO krarup.outcome SELECT $1, $2, array_agg(place), array_agg(id) FROM taken WHERE word = 0 HAVING count(*) > 0
 )
-SELECT place, word, id, coalesce(ttr, 0), body, coalesce(flags, 0) FROM taken
+SELECT place, word, id, coalesce(ttr, 0), body, coalesce(flags, 0),
+       CASE word WHEN 0 THEN (SELECT tube FROM krarup.message_row AS message WHERE message.id = taken.id) END AS tube
+FROM taken
