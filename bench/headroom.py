@@ -123,7 +123,7 @@ class Link:
         if delay:
             theirs = "eth0"
             call("ip", "netns", "attach", self.ours, os.getpid())
-            self.line = subprocess.Popen([Link.binary, "agent", "delay", str(round(1e9 * delay)), self.name, self.ours, ours], stderr=subprocess.PIPE)
+            self.line = started([Link.binary, "agent", "delay", str(round(1e9 * delay)), self.name, self.ours, ours], stderr=subprocess.PIPE)
             self.line.stderr.readline()
         else:
             call("ip", "link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", self.name)

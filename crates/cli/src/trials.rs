@@ -176,14 +176,13 @@ fn beside_trials(
     let runs = runs.map(|run| (run.block, run.started_unix, Some(run)));
     let mut all: Vec<_> = runs.chain(trials.map(|(block, begun)| (block, begun, None))).collect();
     all.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)));
-    let is_near = |one: &(u32, Seconds, Option<AnchorRun>), (block, begun): (u32, Seconds)| {
-        one.0 == block && one.2.is_none() && (one.1 - begun).abs() <= apart
-    };
-    let is_trial = |place: Option<usize>, run: (u32, Seconds)| {
-        place.and_then(|place| all.get(place)).is_some_and(|one| is_near(one, run))
+    let has_trial = |place: Option<usize>, block: u32, begun: Seconds| {
+        place
+            .and_then(|place| all.get(place))
+            .is_some_and(|(other, at, run)| *other == block && run.is_none() && (at - begun).abs() <= apart)
     };
     let beside = all.iter().enumerate().filter(|(place, (block, begun, _))| {
-        is_trial(place.checked_sub(1), (*block, *begun)) || is_trial(Some(place + 1), (*block, *begun))
+        has_trial(place.checked_sub(1), *block, *begun) || has_trial(Some(place + 1), *block, *begun)
     });
     beside.filter_map(|(_, (.., run))| *run).collect()
 }

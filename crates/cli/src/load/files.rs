@@ -104,7 +104,7 @@ impl Files {
     }
 
     fn finish(self) -> Result<(), Failure> {
-        let Some((path, there)) = &self.csv else { return Ok(()) };
+        let Some((path, _)) = &self.csv else { return Ok(()) };
         // Operations that never came have no rows; those that did have one for every second, quiet
         // ones too.
         let seen =
@@ -119,10 +119,7 @@ impl Files {
                 tally: tallies[operation.index()],
             })
         });
-        if is_special(there.metadata()) {
-            return file::windows::write(there, rows).map_err(|problem| unwritten(path, &problem));
-        }
         file::save(path, |out| file::windows::write(out, rows))
-            .map_err(|error| Failure::run(error.to_string()))
+            .map_err(|error| unwritten(path, &error.problem))
     }
 }

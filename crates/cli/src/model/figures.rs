@@ -157,7 +157,8 @@ pub(super) fn of_workers(workers: Option<impl Display>) -> String {
     workers.map_or_else(|| "a worker for each client".into(), |workers| format!("{workers} workers"))
 }
 
-/// Numbers of clients at which a curve is drawn, at most: each takes time that grows with it.
+/// Numbers of clients at which a curve is drawn, at most, beside the greatest: each takes time that
+/// grows with it.
 const DRAWN: usize = 256;
 
 /// X and R over N of a calibrated model, a line for each number of workers, and the rows that were
