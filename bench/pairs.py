@@ -22,11 +22,16 @@ from intervals import mean_and_half
 SPECS = pathlib.Path(__file__).resolve().parent.parent / "crates" / "lab" / "specs"
 
 
+def repeated(text, repetitions):
+    """The text of a spec with so many repetitions of each cell."""
+    return re.sub(r"(?m)^repetitions = .*", f"repetitions = {{ min = {repetitions}, max = {repetitions} }}", text)
+
+
 def cut(spec, repetitions, phases, levels, without=()):
     """The text of a spec with other repetitions, phases and levels; without levels as these, predictions, anchor and sheet."""
     text = re.split(r"(?m)^\[\[sheet\]\]|^\[quick\]", (SPECS / spec).read_text())[0]
     text = re.sub(r"(?m)^\[(anchor|predictions)\]\n(?:(?!\[).*\n)*", "", text)
-    text = re.sub(r"(?m)^repetitions = .*", f"repetitions = {{ min = {repetitions}, max = {repetitions} }}", text)
+    text = repeated(text, repetitions)
     # Of a short trial much of the response time may lie outside.
     text = text.replace(', "interactive_law within 5 %"', "")
     text = re.sub(r"(?m)^phases = .*", "phases = {{ warm_up = \"{}\", measure = \"{}\" }}".format(*phases), text)
@@ -136,7 +141,7 @@ def main():
     if args.repetitions is not None:
         if args.repetitions < 2:
             parser.error(f"--repetitions {args.repetitions}\n  hint: at least 2, or there is no interval")
-        text = re.sub(r"(?m)^repetitions = .*", f"repetitions = {{ min = {args.repetitions}, max = {args.repetitions} }}", text)
+        text = repeated(text, args.repetitions)
     (folder / "spec.toml").write_text(text)
     # A trial on a machine that was disturbed is one of many, and its pair was beside it.
     ended = subprocess.run([args.krarup, "run", folder / "spec.toml", "--yes", "--keep-disturbed", "--out", folder / "results"], check=False)

@@ -181,7 +181,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
             }
         }
         let lines: String = calls.iter().map(|call| format!("{}\n", call.command())).collect();
-        return write_stdout(&lines);
+        return written::to_stdout(&lines);
     }
     if let Some(path) = &args.memtier_result {
         let read =
@@ -190,7 +190,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     }
     let mut settings = args.settings()?;
     if args.print_config {
-        return write_stdout(&settings.commented());
+        return written::to_stdout(&settings.commented());
     }
     // A rate would take the place of a trace and of think times: these are refused below.
     if args.find_max.is_some() && !["rate", "replay", "think"].iter().any(|key| settings.says(key)) {
@@ -376,7 +376,7 @@ fn find_max(
         Ok(trial)
     })?;
     if args.json.as_deref() != Some(Path::new("-")) {
-        write_stdout(&table::found_max(&max))?;
+        written::to_stdout(&table::found_max(&max))?;
     }
     args.json.as_deref().map_or(Ok(()), |path| write_json(path, &max))?;
     if max.found.is_empty() {
@@ -433,7 +433,7 @@ fn observer(progress: ProgressStyle) -> impl FnMut(&LoadProgress<'_>) {
 fn report(args: &LoadArgs, result: &LoadResult) -> Result<(), Failure> {
     let to_stdout = args.json.as_deref() == Some(Path::new("-"));
     if !to_stdout {
-        write_stdout(&table::table(result, output::width()))?;
+        written::to_stdout(&table::table(result, output::width()))?;
     }
     args.json.as_deref().map_or(Ok(()), |path| write_json(path, result))
 }
@@ -442,17 +442,11 @@ fn write_json(path: &Path, result: &impl serde::Serialize) -> Result<(), Failure
     let mut text = serde_json::to_string_pretty(result).map_err(|error| Failure::run(error.to_string()))?;
     text.push('\n');
     if path == Path::new("-") {
-        return write_stdout(&text);
+        return written::to_stdout(&text);
     }
     // Others may wait for the name of a file: it is whole then.
     file::save(path, |out| Ok(out.write_all(text.as_bytes())?))
         .map_err(|error| written::unwritten(path, &error.problem))
-}
-
-fn write_stdout(text: &str) -> Result<(), Failure> {
-    let mut out = output::stdout();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|error| written::unwritten(Path::new("-"), &error))
 }
 
 /// Whether all values that were verified are what was stored, and any came where some were asked

@@ -13,6 +13,7 @@ use krarup_units::mistake::system_words;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::output;
 
 /// Results as a file that programs read.
 pub(crate) const RESULTS: &str = "results.json";
@@ -63,6 +64,16 @@ pub(crate) fn unwritten(path: &Path, why: &dyn Display) -> Failure {
     Failure::run(format!("{} cannot be written: {why}", path.display())).hint("choose another file")
 }
 
+/// Writes to stdout, to its end.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn to_stdout(text: &str) -> Result<(), Failure> {
+    let mut out = output::stdout();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| unwritten(Path::new("-"), &error))
+}
+
 /// Writes what one machine did of a work that several do: JSON, all of it or nothing; to stdout if
 /// the name is `-`.
 ///
@@ -71,8 +82,7 @@ pub(crate) fn unwritten(path: &Path, why: &dyn Display) -> Failure {
 pub(crate) fn part(path: &Path, part: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(part).expect("a part is plain data");
     if path == Path::new("-") {
-        print!("{text}");
-        return Ok(());
+        return to_stdout(&text);
     }
     save(path, &text).map_err(|error| Failure::run(error.to_string()))
 }

@@ -36,4 +36,4 @@ pub use parsed::Parsed;
 pub use rate::PerSecond;
 pub use size::Bytes;
 pub use time::{Nanos, Seconds, Stamp};
-pub use unit::{Scale, Unit};
+pub use unit::{Scale, Unit, share_of_percent};

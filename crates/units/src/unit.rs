@@ -24,6 +24,12 @@ pub enum Unit {
     Cores,
 }
 
+/// So many percent as a share, the nearest to what is written: divided by 100, 99.9 would be a
+/// neighbour of 0.999.
+pub fn share_of_percent(percent: f64) -> f64 {
+    format!("{percent}e-2").parse().unwrap_or(percent / 100.0)
+}
+
 /// How a column or an axis shows its numbers: multiplied by `factor`, in `symbol`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
@@ -128,6 +134,11 @@ impl Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_percentage_is_the_share_that_is_written() {
+        assert_eq!([0.1, 50.0, 99.9, 99.99].map(share_of_percent), [0.001, 0.5, 0.999, 0.9999]);
+    }
 
     #[test]
     fn a_number_alone_has_its_unit_beside_it() {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use krarup_model::solve::SolutionMethod;
-use krarup_units::Mistake;
 use krarup_units::text::parse_bandwidth;
+use krarup_units::{Mistake, share_of_percent};
 
 use crate::flags::whole;
 use crate::prometheus::SeriesArgs;
@@ -202,8 +202,7 @@ pub(super) struct WhatifArgs {
 pub(super) fn percentile(text: &str) -> Result<f64, Mistake> {
     let wrong = || Mistake::new(format!("`{text}` is no percentile"), "above 0 and below 100, as 99.9");
     let percent = text.parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent < 100.0);
-    // Divided by 100, 99.9 would be a neighbour of 0.999.
-    percent.and_then(|percent| format!("{percent}e-2").parse().ok()).ok_or_else(wrong)
+    percent.map(share_of_percent).ok_or_else(wrong)
 }
 
 #[derive(Args)]

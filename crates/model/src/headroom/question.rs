@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use krarup_units::text::{duration, parse_duration};
-use krarup_units::{Mistake, Seconds};
+use krarup_units::{Mistake, Seconds, share_of_percent};
 
 use super::answer::{CopyChange, HeadroomChange, LiveSystem, ResponseTarget};
 
@@ -37,9 +37,7 @@ impl FromStr for ResponseTarget {
         if seconds <= 0.0 {
             return Err(wrong("the time of a target must be above 0".to_owned()));
         }
-        // The nearest to what is written: 99.9 is 0.999 and no neighbour of it.
-        let quantile = format!("{percent}e-2").parse().expect("a number with an exponent is one");
-        Ok(Self { quantile, seconds })
+        Ok(Self { quantile: share_of_percent(percent), seconds })
     }
 }
 

@@ -1019,9 +1019,11 @@ fn names(list: Vec<String>) -> Vec<Arc<str>> {
 /// and the tube where it may be one of several, by the place of their request.
 fn lines(queries: usize, rows: Vec<Row>) -> Vec<DatabaseReply> {
     let mut by_place = vec![Vec::new(); queries];
+    // All rows of a statement have the same columns.
+    let tells_tube =
+        rows.first().and_then(|row| row.columns().get(6)).is_some_and(|column| column.name() == "tube");
     for row in rows {
         let (place, word): (i64, i16) = (row.get(0), row.get(1));
-        let tells_tube = row.columns().get(6).is_some_and(|column| column.name() == "tube");
         by_place[place as usize - 1].push(ResultRow {
             word: match word {
                 0 => ResultCode::Done,
