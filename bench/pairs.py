@@ -10,6 +10,8 @@ what is missing. Printed is the geometric mean of the ratios of throughputs with
 import argparse
 import collections
 import csv
+import functools
+import json
 import math
 import pathlib
 import re
@@ -44,7 +46,7 @@ def cut(spec, repetitions, phases, levels, without=()):
     return text
 
 
-FACTORS = ("operation", "servers", "middlewares", "pool", "clients", "workers", "readers", "connections")
+FACTORS = ("operation", "servers", "replication", "writes", "middlewares", "pool", "clients", "workers", "readers", "connections")
 PARTS = {
     # The 2015 report: two middlewares of 20 connections, or one of 40.
     "middlewares": (
@@ -93,7 +95,18 @@ PARTS = {
         lambda: cut("asl2016-1.toml", 14, ("2s", "6s"), {"readers": [24, 32], "connections": [20, 36, 52, 68]}),
         [("readers", 32, 24, {}), ("readers", 32, 24, {"connections": {20, 36, 52}}), ("readers", 32, 24, {"connections": {52, 68}})],
     ),
+    # The 2016 report: 10 % writes or 1 %, each key on one server (replication 1) or on all (7).
+    "mixes": (
+        lambda: functools.reduce(
+            lambda text, names: text.replace(*names),
+            [('"none"', '"1"'), ('"full"', '"7"'), ('"1 % writes"', '"1"'), ('"5 % writes"', '"5"'), ('"10 % writes"', '"10"')],
+            cut("asl2016-3.toml", 20, ("500ms", "3s"), {}),
+        ),
+        [("writes", 10, 1, {}), ("servers", 7, 3, {}), ("replication", 7, 1, {})],
+    ),
 }
+# What the middleware records of one operation, asked of the part that mixes them.
+TIMES = (("set", "response", "p50"), ("set", "server", "p50"), ("get", "response", "p50"), ("get", "server", "p50"), ("get", "queue", "mean"))
 
 
 def trials(results):
@@ -102,14 +115,24 @@ def trials(results):
         return [{**row, "throughput": float(row["throughput_per_s"])} for row in csv.DictReader(file)]
 
 
-def ratios(rows, factor, after, before, only):
+def with_times(results, row):
+    """The row with what its trial's middleware recorded of each operation."""
+    factors = list(row)[: list(row).index("repetition")]
+    cell = ",".join(f"{name}={row[name]}" for name in factors if name != "population")
+    (file,) = (results / "trials" / cell / str(int(row["repetition"]) - 1) / "middleware").rglob("summary.json")
+    summary = json.loads(file.read_text())
+    operations = {operation["operation"]: operation for operation in summary["operations"]}
+    return {**row, **{of: operations[of[0]][of[1]][of[2]] for of in TIMES}}
+
+
+def ratios(rows, factor, after, before, only, of="throughput"):
     """The logarithm of the ratio in each repetition, the mean over cells that are otherwise alike; and how many pairs these are."""
     rows = [row for row in rows if row["disturbed"] == "no" and all(int(row[name]) in levels for name, levels in only.items())]
     varied = {"middlewares", "pool", "workers"} if factor == "middlewares" else {factor}
     names = [name for name in (*FACTORS, "repetition") if rows and name in rows[0] and name not in varied]
     sides = collections.defaultdict(dict)
     for row in rows:
-        sides[tuple(row[name] for name in names)][int(row[factor])] = row["throughput"]
+        sides[tuple(row[name] for name in names)][int(row[factor])] = row[of]
     of_repetitions = collections.defaultdict(list)
     for names, side in sides.items():
         if after in side and before in side:
@@ -117,8 +140,29 @@ def ratios(rows, factor, after, before, only):
     return [statistics.fmean(of_repetition) for of_repetition in of_repetitions.values()], sum(map(len, of_repetitions.values()))
 
 
+def changes(rows, base):
+    """The logarithms of each cell's ratio to the base in each repetition, by cell."""
+    repetitions = collections.defaultdict(dict)
+    for row in rows:
+        if row["disturbed"] == "no":
+            repetitions[row["repetition"]][tuple(row[name] for name in base)] = row["throughput"]
+    first, cells = tuple(base.values()), collections.defaultdict(list)
+    for cell_rates in repetitions.values():
+        for cell, rate in cell_rates.items():
+            if first in cell_rates and cell != first:
+                cells[cell].append(math.log(rate / cell_rates[first]))
+    return cells
+
+
+def interval(logarithms):
+    """The geometric mean and its interval, as printed."""
+    middle, half = mean_and_half(logarithms)
+    return "{:.3f} ({:.3f} to {:.3f})".format(*(math.exp(value) for value in (middle, middle - half, middle + half)))
+
+
 def spread(rows):
     """How each cell's trials scatter about what its repetition did, as a share: by workers and connections."""
+    rows = [row for row in rows if row["disturbed"] == "no"]
     cells, repetitions = collections.defaultdict(list), collections.defaultdict(list)
     for row in rows:
         repetitions[row["repetition"]].append(math.log(row["throughput"]))
@@ -154,9 +198,18 @@ def main():
         if len(logarithms) < 2:
             print(f"{factor} {after} over {before}{of}: disturbed in all repetitions but {len(logarithms)}; ask for more by --repetitions")
             continue
-        middle, half = mean_and_half(logarithms)
-        middle, low, high = (math.exp(value) for value in (middle, middle - half, middle + half))
-        print(f"{factor} {after} over {before}{of}: {middle:.3f} ({low:.3f} to {high:.3f}), {pairs} pairs in {len(logarithms)} repetitions")
+        print(f"{factor} {after} over {before}{of}: {interval(logarithms)}, {pairs} pairs in {len(logarithms)} repetitions")
+    if args.part == "mixes":
+        timed = [with_times(folder / "results", row) for row in rows]
+        for factor, after, before, _ in asked:
+            for copies in ({1}, {7}, {1, 7}) if factor != "replication" else ({1, 7},):
+                for time in TIMES:
+                    logarithms, _ = ratios(timed, factor, after, before, {"replication": copies}, time)
+                    if len(logarithms) < 2:
+                        continue
+                    print(f"{factor} {after} over {before}, replication {sorted(copies)}: {' '.join(time)} {interval(logarithms)}")
+        for cell, logarithms in changes(rows, {"servers": "3", "replication": "1", "writes": "1"}).items():
+            print("{} servers, replication {}, {} % writes: throughput over 3, 1, 1 %".format(*cell), interval(logarithms))
     if args.part == "workers":
         for cell, deviation in sorted(spread(rows).items()):
             print("{} workers, {} connections of each client:".format(*cell), f"trials scatter by {deviation:.3f}")
