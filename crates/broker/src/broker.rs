@@ -836,10 +836,12 @@ impl Broker {
         Some((number, batch))
     }
 
-    /// Each answer that waits for this batch, with its client.
+    /// Each answer that waits for this batch, with its client: a client stands there once for each
+    /// answer, and is looked through once for those in a row.
     fn of_batch(&mut self, number: u64, mut what: impl FnMut(ClientId, &mut Slot)) {
         let Some(clients) = self.held.get(&number) else { return };
-        for &id in clients {
+        for of_one in clients.chunk_by(|one, next| one == next) {
+            let id = of_one[0];
             let Some(Dialog { slots, slot_bytes, .. }) = &mut self.dialogs[id as usize] else { continue };
             for slot in slots.iter_mut().filter(|slot| slot.hold == Hold::Commit(number)) {
                 *slot_bytes -= slot.bytes.len();

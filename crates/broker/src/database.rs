@@ -293,7 +293,7 @@ pub enum DatabaseReply {
     Backlog(Backlog),
     /// The database refuses, and will again.
     Failed(String),
-    /// It was not asked: the request is not wanted any more.
+    /// It was not asked, or is undone: the request is not wanted any more.
     NotAsked,
 }
 

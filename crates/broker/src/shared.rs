@@ -432,7 +432,7 @@ impl SharedQueues {
         let tube: Arc<str> = put.tube.unwrap_or_else(|| queues.used(client)).into();
         let receiver: Option<Arc<str>> = put.receiver.map(Into::into);
         let delay = if is_over { put.delay.max(UNSEEN) } else { put.delay };
-        let what = For::Put(Arc::clone(&tube), receiver.clone(), size, delay);
+        let what = For::Put(Arc::clone(&tube), receiver.clone(), size, (!is_over).then_some(delay));
         let query = DatabaseRequest::New(NewMessage {
             tube,
             sender,

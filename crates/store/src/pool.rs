@@ -11,7 +11,7 @@
 //! that wait of the kind of the first. There is no timer: the next batch is what has come while the
 //! last was at the database. One thread moves all of it.
 
-use krarup_units::{Mistake, Stamp};
+use krarup_units::{Mistake, Nanos, Stamp};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::pending;
@@ -176,6 +176,7 @@ struct PoolState {
     next_serial: Cell<i64>,
     /// Transactions whose end is not known.
     serials: RefCell<BTreeSet<i64>>,
+    /// Up to which of them this session of the sweeps has cleared the rows away.
     cleared: Cell<i64>,
     marks: Rc<RefCell<LowWaterMarks>>,
     /// Of the database's log, as the last session has found it.
@@ -576,7 +577,7 @@ impl PoolState {
             let clearing = self.clearing();
             self.asks();
             let received = open.carry_out(&asked, marker, self.settings.remember_keys, clearing).await;
-            self.is_answered();
+            self.is_answered(self.clock.now());
             match received {
                 Ok(replies) => {
                     self.done(marker);
@@ -594,6 +595,8 @@ impl PoolState {
                     unknown = Some(Unknown { marker, session: open.known(), replies });
                     *session = None;
                 }
+                // The next round drops what is not wanted any more.
+                Err(Trouble::Unwanted) => self.done(marker),
                 // Where nothing is written that is so of each of them.
                 Err(Trouble::Refused { until, .. }) if asked.len() > 1 && until != RefusedUntil::Writes => {
                     self.done(marker);
@@ -625,12 +628,16 @@ impl PoolState {
         }
     }
 
-    /// One has come back: the others are owed from now on.
-    fn is_answered(&self) {
+    /// One has come back: the others are owed from now on. Where the database has answered nothing
+    /// for long, what has waited meanwhile is only asked where it is still wanted.
+    fn is_answered(&self, now: Stamp) {
         let left = self.statements.get() - 1;
         self.statements.set(left);
-        let since = if left == 0 { NEVER } else { self.clock.now().0 };
-        self.sender.owed_since.store(since, Ordering::Relaxed);
+        let since = if left == 0 { NEVER } else { now.0 };
+        let before = self.sender.owed_since.swap(since, Ordering::Relaxed);
+        if Nanos(now.0.saturating_sub(before)) >= Nanos::from(RETRY_AFTER_AT_MOST) {
+            (0..self.queues.len()).for_each(|queue| self.drop_unwanted(queue, &mut Vec::new()));
+        }
     }
 
     /// A session that ended before anything is sent leaves nothing unknown; nor does one that is to
@@ -794,7 +801,8 @@ impl PoolState {
     }
 
     /// What has waited in a queue while nothing was done for it, and what one of its connections
-    /// has taken and not sent, is not asked where the client has gone that would take something.
+    /// has taken and not sent, or undone, is not asked where the client has gone that would take
+    /// something.
     fn drop_unwanted(&self, queue: usize, taken: &mut Vec<QueuedRequest>) {
         let mut dropped = Vec::new();
         let mut stays = |asked: &QueuedRequest| {
@@ -847,6 +855,11 @@ impl PoolState {
         let (marks, timeline) = (Rc::clone(&self.marks), Rc::clone(&self.timeline));
         let session = DatabaseSession::connect(&self.place, self.sharing_number, marks, timeline).await?;
         let session = Rc::new(session);
+        if queue == 0 {
+            // A server that has become the primary may not have heard of the last sweeps: what they
+            // have cleared away is there.
+            self.cleared.set(0);
+        }
         let mut sessions = self.queues[queue].sessions.borrow_mut();
         sessions.retain(|one| one.strong_count() > 0);
         sessions.push(Rc::downgrade(&session));
@@ -1067,6 +1080,30 @@ mod tests {
             _ => None,
         });
         assert_eq!(answers, Some([3, 1].map(|number| (number, DatabaseReply::NotAsked)).to_vec()));
+    }
+
+    /// As where its processes were stopped, and their sessions stood.
+    #[test]
+    fn what_clients_that_have_gone_would_take_is_not_asked_when_a_database_that_hung_answers() {
+        let (state, news) = state();
+        let [here, gone] = [(); 2].map(Arc::new);
+        state.take_in(vec![take(1, &gone), take(2, &here), put(3, 1, false), take(4, &gone)]);
+        drop(gone);
+        let answered = |after: Duration| -> Vec<u64> {
+            state.asks();
+            state.sender.owed_since.store(7, Ordering::Relaxed);
+            state.is_answered(Stamp(7) + Nanos::from(after));
+            let waiting = state.queues[1].waiting.borrow();
+            assert_eq!(waiting.len(), state.open.get());
+            waiting.iter().map(|one| one.number).collect()
+        };
+        assert_eq!(answered(RETRY_AFTER_AT_MOST - Duration::from_millis(1)), [1, 2, 3, 4]);
+        assert_eq!(answered(RETRY_AFTER_AT_MOST), [2, 3]);
+        let answers = news.try_iter().find_map(|event| match event {
+            PoolEvent::Answered(answers, _) => Some(answers),
+            _ => None,
+        });
+        assert_eq!(answers, Some([1, 4].map(|number| (number, DatabaseReply::NotAsked)).to_vec()));
     }
 
     #[test]

@@ -132,7 +132,7 @@ impl Broker {
             Cached::Retrieve(retrieve) if !retrieve.command.touches() => self.get(asking, retrieve),
             Cached::Delete { key, .. } => match memcached::queue(key) {
                 Ok(queue) => self.empty(asking, queue, noreply),
-                Err(line) => self.tell(asking, line),
+                Err(line) => self.tell(asking, if noreply { b"" } else { line }),
             },
             Cached::Stats { argument: b"open" } => {
                 let open = self.holds_lease(asking.id, asking.now);
@@ -172,6 +172,7 @@ impl Broker {
                 let reply_format = if store.noreply { ReplyFormat::Not } else { ReplyFormat::Login };
                 self.ask(asking, &Request::Login { client, secret }, reply_format);
             }
+            _ if store.noreply => self.tell(asking, b""),
             _ => self.tell(asking, b"CLIENT_ERROR bad authentication token format\r\n"),
         }
     }

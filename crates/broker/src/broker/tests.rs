@@ -267,6 +267,19 @@ fn answers_leave_after_their_commit_and_in_order() {
     assert_eq!((row.count, broker.recorder().disordered()), (3, 0));
 }
 
+/// Else a client that puts much at once would hold up all others.
+#[test]
+fn a_client_is_looked_through_once_however_many_of_its_answers_wait_for_a_commit() {
+    let mut broker = broker(true);
+    let [id, other] = [(); 2].map(|()| broker.opened());
+    say(&mut broker, id, &"put 0 0 1 1\r\na\r\n".repeat(5));
+    say(&mut broker, other, "put 0 0 1 1\r\na\r\n");
+    let (number, _) = broker.take_batch(NOW, 0).unwrap();
+    let mut answers = 0;
+    broker.of_batch(number, |_, _| answers += 1);
+    assert_eq!(answers, 6);
+}
+
 #[test]
 fn a_client_that_has_put_sees_what_it_has_put() {
     let mut broker = broker(true);

@@ -12,8 +12,9 @@ use crate::queues::Totals;
 /// What a request is for.
 #[derive(Clone, Debug)]
 pub(super) enum For {
-    /// Into this tube, for this client alone, so many bytes, after so many seconds.
-    Put(Arc<str>, Option<Arc<str>>, u64, u32),
+    /// Into this tube, for this client alone, so many bytes, after so many seconds; none: it is
+    /// over at once.
+    Put(Arc<str>, Option<Arc<str>>, u64, Option<u32>),
     /// Of this tube, if of one alone.
     Take(ReplyWord, Option<Arc<str>>),
     Delete(Id),

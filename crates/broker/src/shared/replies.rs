@@ -8,7 +8,7 @@ use krarup_units::Stamp;
 use super::pending::{For, HeldLease, MOST_LEASES, PendingReply, Underway, WaitingRequest, after};
 use super::{PartCount, SharedQueues};
 use crate::database::{DatabaseReply, RequestTimes, ResultCode, ResultRow, Taker, TubeFacts};
-use crate::job::ClientId;
+use crate::job::{ClientId, Id};
 use crate::owner::write_taken;
 use crate::queues::{Queues, TakenMessage, TubeView};
 use crate::statistics;
@@ -92,10 +92,8 @@ impl SharedQueues {
                 let line = first(&lines);
                 match line.word {
                     ResultCode::Done => {
-                        self.put += 1;
                         write::numbered(&mut bytes, ReplyWord::Inserted, line.id);
-                        self.waits.arrived(line.id, &tube, delay, false, now);
-                        self.became_ready(queues, &tube, receiver.as_ref(), now);
+                        self.was_put(queues, line.id, (&tube, receiver.as_ref()), delay, now);
                     }
                     ResultCode::None => write::numbered(&mut bytes, ReplyWord::Exists, line.id),
                     word => write::line(&mut bytes, unknown(word)),
@@ -248,9 +246,7 @@ impl SharedQueues {
             (For::Put(tube, receiver, _, delay), DatabaseReply::Lines(lines)) => {
                 let line = first(&lines);
                 if line.word == ResultCode::Done {
-                    self.put += 1;
-                    self.waits.arrived(line.id, &tube, delay, false, now);
-                    self.became_ready(queues, &tube, receiver.as_ref(), now);
+                    self.was_put(queues, line.id, (&tube, receiver.as_ref()), delay, now);
                 }
             }
             (For::GiveBack(id, tube), reply) => {
@@ -263,6 +259,23 @@ impl SharedQueues {
             }
             (_, DatabaseReply::NotAsked) => {}
             _ => self.sweep_soon(),
+        }
+    }
+
+    /// A message is in the database, in this tube, for one client alone, after so many seconds. One
+    /// that is over at once (none) is seen by no client, and arrives for none.
+    fn was_put(
+        &mut self,
+        queues: &Queues,
+        id: Id,
+        (tube, receiver): (&Arc<str>, Option<&Arc<str>>),
+        delay: Option<u32>,
+        now: Stamp,
+    ) {
+        self.put += 1;
+        if let Some(delay) = delay {
+            self.waits.arrived(id, tube, delay, false, now);
+            self.became_ready(queues, tube, receiver, now);
         }
     }
 

@@ -96,6 +96,10 @@ fn a_message_that_is_over_at_once_is_put_for_its_key_alone() {
     assert!(new.delay > 0, "no client sees it before it is swept");
     both.answer(asked.number, ResultCode::None);
     assert_eq!(both.replies(), [(client, "EXISTS 5\r\n".into())]);
+    // No worker is ever given it.
+    both.done(client, &Request::Put(over(Some("other"))), 10);
+    assert_eq!(both.replies(), [(client, "INSERTED 5\r\n".into())]);
+    assert_eq!((both.report("default", 11), both.shared.put_here()), (None, 2));
 }
 
 #[test]

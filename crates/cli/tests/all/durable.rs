@@ -377,6 +377,7 @@ fn messages_are_counted_as_they_change_and_databases_are_taken_along() {
         counts::no_request_counts_all_messages(&cluster, mode);
         counts::no_request_reads_the_messages_of_other_tubes(&cluster, mode);
         counts::messages_that_expire_are_all_counted(&cluster, mode);
+        counts::rows_that_come_back_are_added_up(&cluster, mode);
         counts::what_is_changed_while_no_broker_runs_is_counted_anew(&cluster, mode);
         counts::the_total_stays_when_a_tube_is_forgotten(&cluster, mode);
         counts::rows_of_a_day_are_not_all_read_to_add_up(&cluster, mode);
@@ -399,6 +400,7 @@ fn what_comes_to_its_end_does_while_no_client_asks() {
     for mode in &MODES[1..] {
         ends::keys_are_forgotten_while_brokers_run(&cluster, mode);
         ends::a_lease_that_ends_with_its_broker_counts(&cluster, mode);
+        ends::no_message_is_handed_out_whose_lease_has_ended(&cluster, mode);
         ends::what_is_over_is_found_among_many(&cluster, mode);
         ends::a_broker_that_looks_for_long_is_not_taken_for_dead(&cluster, mode);
         ends::a_broker_that_is_just_back_takes_no_other_for_dead(&cluster, mode);
@@ -533,6 +535,7 @@ fn nothing_is_lost_and_nothing_comes_twice(cluster: &Cluster, mode: &str) {
         refused::clients_are_served_where_the_archive_cannot_be_cleared(cluster, mode);
         refused::a_database_that_is_gone_is_told_whichever_connection_ended_first(cluster, mode);
         refused::what_clients_that_have_gone_would_take_is_there_afterwards(cluster, mode);
+        refused::what_is_popped_of_a_database_that_hung_for_none_is_there(cluster, mode);
         refused::a_look_for_what_became_of_a_put_is_no_put(cluster, mode);
     }
     refused::a_session_that_rests_is_kept(cluster, mode);

@@ -63,7 +63,11 @@ const KEPT: &str = "SELECT place, 0::smallint, kept.id, 0, NULL::bytea \
 const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, message.body, message.flags, message.tube \
                            FROM krarup.outcome, unnest(coalesce(places, ARRAY[1::bigint]), coalesce(ids, ARRAY[outcome.id])) AS kept (place, id) \
                                 JOIN krarup.message ON message.id = kept.id \
-                           WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) ORDER BY priority, message.id";
+                           WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) \
+                             AND coalesce(due > clock_timestamp(), false) ORDER BY priority, message.id";
+/// Where a statement took so long, leases of it may have ended, and clients have gone: no lease is
+/// shorter.
+const LATE: Duration = Duration::from_secs(1);
 const SWEEP: &str = "SELECT CASE WHEN set_config('krarup.counts', 'no', true) = 'no' THEN krarup.expire() END, \
                             krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
 /// Clears the archive by one more step, and tells whether a sweep's worth lies in the outbox, or
@@ -125,6 +129,8 @@ pub(crate) enum Trouble {
     /// The connection broke, and the transaction of this serial may have been committed; then these
     /// are the answers, or those that its row tells.
     Unknown(Option<Vec<DatabaseReply>>),
+    /// Nothing was committed: of those that take something a client has gone meanwhile.
+    Unwanted,
     /// The database refuses, and until when.
     Refused { why: String, until: RefusedUntil },
 }
@@ -341,7 +347,7 @@ impl DatabaseSession {
         let rows = if takers.is_empty() {
             self.client.query(KEPT, &[&marker.broker, &marker.serial]).await?
         } else {
-            // A lease that has ended meanwhile had no holder.
+            // Where a lease has ended meanwhile, another client may have the message.
             self.client.query(KEPT_LEASES, &[&marker.broker, &marker.serial, &takers]).await?
         };
         Ok(lines(asked.len(), rows))
@@ -369,7 +375,7 @@ impl DatabaseSession {
             StatementKind::Take
                 if asked.iter().all(|one| matches!(one.query, DatabaseRequest::Take { pops: false, .. })) =>
             {
-                self.at_once(self.take(asked, marker).await)
+                self.at_once(self.lease(asked, marker).await)
             }
             _ => self.transaction(asked, marker, remember).await,
         }
@@ -398,23 +404,33 @@ impl DatabaseSession {
                 }
             }
         };
+        let asked_at = Instant::now();
         let (begun, answered) = join(self.client.batch_execute("BEGIN"), statement).await;
         let replies = match (begun, answered) {
             (Ok(()), Ok(replies)) => replies,
             // Without its beginning the statement was a transaction of its own.
             (Err(_), Ok(replies)) => return Err(Trouble::Unknown(Some(replies))),
-            (_, Err(error)) => {
-                let trouble = self.trouble(&error);
-                return Err(match self.client.batch_execute("ROLLBACK").await {
-                    Ok(()) => trouble,
-                    Err(error) => Trouble::Broken(words(&error)),
-                });
-            }
+            (_, Err(error)) => return Err(self.roll_back(self.trouble(&error)).await),
         };
+        // What is popped for a client that has gone would be lost.
+        let is_lost = |one: &QueuedRequest| {
+            !one.is_wanted() && matches!(one.query, DatabaseRequest::Take { pops: true, .. })
+        };
+        if asked_at.elapsed() >= LATE && asked.iter().any(is_lost) {
+            return Err(self.roll_back(Trouble::Unwanted).await);
+        }
         match self.client.batch_execute("COMMIT").await {
             Ok(()) => Ok(replies),
             Err(error) if self.is_over(&error) => Err(Trouble::Unknown(Some(replies))),
             Err(error) => Err(self.trouble(&error)),
+        }
+    }
+
+    /// Undoes the transaction that has begun: what that comes to, because of this.
+    async fn roll_back(&self, trouble: Trouble) -> Trouble {
+        match self.client.batch_execute("ROLLBACK").await {
+            Ok(()) => trouble,
+            Err(error) => Trouble::Broken(words(&error)),
         }
     }
 
@@ -550,6 +566,24 @@ impl DatabaseSession {
         let columns: &Columns<'_> =
             &[&marker.broker, &marker.serial, &kinds, &names, &clients, &wanted, &takers, &most, &pops];
         Ok(lines(asked.len(), self.client.query(&self.take, columns).await?))
+    }
+
+    /// Leases messages. Where that took as long as a lease may last, those that have ended by now
+    /// are left out: another client may have the message.
+    async fn lease(
+        &self,
+        asked: &[QueuedRequest],
+        marker: CommitMarker,
+    ) -> Result<Vec<DatabaseReply>, Error> {
+        let begun = Instant::now();
+        let leased = self.take(asked, marker).await?;
+        if begun.elapsed() < LATE {
+            return Ok(leased);
+        }
+        match self.kept(asked, marker).await {
+            Err(error) if !self.is_over(&error) => Ok(leased),
+            kept => kept,
+        }
     }
 
     /// Leases the first message of each of these tubes, for each of these takers.

@@ -253,6 +253,30 @@ fn what_queues_do_not_know_is_refused_and_the_conversation_goes_on() {
     assert_eq!(errors(&broker), (2, others));
 }
 
+/// Else each answer behind it would be taken for that to the request before.
+#[test]
+fn what_is_refused_and_wants_no_answer_has_none() {
+    let mut broker = broker(false);
+    let id = broker.opened_memcached();
+    for silent in [
+        "delete q/open noreply\r\n",
+        "delete q! noreply\r\n",
+        "delete nothing noreply\r\n",
+        "set q/open 0 0 1 noreply\r\nx\r\n",
+        "append q 0 0 1 noreply\r\nx\r\n",
+        "incr q 1 noreply\r\n",
+        "flush_all noreply\r\n",
+    ] {
+        assert_eq!(say(&mut broker, id, &format!("{silent}mn\r\n")), "MN\r\n", "after {silent:?}");
+    }
+    assert!(say(&mut broker, id, "delete q/open\r\n").starts_with("CLIENT_ERROR a queue's name"));
+    broker.settings.secret = Some("hush".into());
+    let id = broker.opened_memcached();
+    for silent in ["set x 0 0 1 noreply\r\n!\r\n", "set x 0 0 4 noreply\r\nanna\r\n"] {
+        assert_eq!(say(&mut broker, id, silent), "", "after {silent:?}");
+    }
+}
+
 #[test]
 fn the_binary_protocol_is_refused_in_its_own_form() {
     let mut broker = broker(false);

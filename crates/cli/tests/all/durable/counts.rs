@@ -236,6 +236,26 @@ pub(crate) fn what_is_changed_while_no_broker_runs_is_counted_anew(cluster: &Clu
     }
 }
 
+/// As where a standby takes over that has not heard of the last sweeps: what they have cleared away
+/// is there.
+pub(crate) fn rows_that_come_back_are_added_up(cluster: &Cluster, mode: &str) {
+    let name = format!("rows_back_{mode}");
+    let broker = broker(&cluster.database(&name), mode);
+    say(&mut broker.connect(), "put 1 0 60 1\r\nx\r\n", "INSERTED 1\r\n");
+    let uncleared = "SELECT count(*) FROM krarup.outcome WHERE tube IS NOT NULL";
+    until("its row is added up", || cluster.sql(&name, uncleared) == "0");
+    let back = "INSERT INTO krarup.message_row \
+                    (id, tube, state, priority, delay, ttr, created, reserves, timeouts, releases, buries, kicks, body) \
+                VALUES (nextval('krarup.message_id'), 'default', 0, 1, 0, 60, now(), 0, 0, 0, 0, 0, 'x'); \
+                INSERT INTO krarup.outcome (broker, serial, tube, urgent, ready, reserved, delayed, buried, put) \
+                SELECT number, 1, 'default', 1, 1, 0, 0, 0, 1 FROM krarup.broker";
+    cluster.sql(&name, back);
+    assert_eq!(cluster.sql(&name, WRONG), "1", "{mode}");
+    cluster.cut(&name, "true");
+    until("it is added up", || cluster.sql(&name, WRONG) == "0");
+    assert!(broker.stop().success);
+}
+
 /// More than one sweep deletes.
 pub(crate) fn messages_that_expire_are_all_counted(cluster: &Cluster, mode: &str) {
     let name = format!("expired_{mode}");

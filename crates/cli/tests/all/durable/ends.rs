@@ -105,6 +105,24 @@ pub(crate) fn a_lease_that_ends_with_its_broker_counts(cluster: &Cluster, mode: 
     assert!(second.stop().success);
 }
 
+/// Its commit waits for longer, as for a standby that is away: another client may have the message
+/// by then.
+pub(crate) fn no_message_is_handed_out_whose_lease_has_ended(cluster: &Cluster, mode: &str) {
+    let name = format!("handed_out_{mode}");
+    let broker = broker(&cluster.database(&name), mode);
+    let mut worker = broker.connect();
+    say(&mut worker, "put 1 0 1 1\r\nx\r\n", "INSERTED 1\r\n");
+    cluster.commits_wait(&name, true);
+    worker.send(b"reserve\r\n").unwrap();
+    let at_commit = "wait_event = 'SyncRep' AND query LIKE '%taken%'";
+    until("it is at its commit", || cluster.has_session(&name, at_commit));
+    cluster.sql(&name, "SELECT pg_sleep(1.1)");
+    cluster.commits_wait(&name, false);
+    say(&mut worker, "", "RESERVED 1 1\r\nx\r\n");
+    assert_eq!(told(&mut worker, "stats-job 1\r\n", ["reserves"]), [2], "{mode}: with another lease");
+    assert!(broker.stop().success);
+}
+
 /// However many are ready, or delayed and due at once: what is looked for is read, and few besides.
 pub(crate) fn what_is_over_is_found_among_many(cluster: &Cluster, mode: &str) {
     let name = format!("found_{mode}");

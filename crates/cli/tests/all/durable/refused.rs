@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::durable::cluster::Cluster;
 use crate::durable::shards::{admin, broker_with_admin};
-use crate::durable::{MODES, broker, full_disk, of_heads, say};
+use crate::durable::{BetweenTwoBatches, MODES, broker, full_disk, of_heads, say};
 use crate::support::peer::{Peer, asked};
 use crate::support::process::{Ended, Program, skipped};
 use crate::support::until;
@@ -378,6 +378,24 @@ pub(crate) fn what_clients_that_have_gone_would_take_is_there_afterwards(cluster
     let messages = || cluster.sql(&name, "SELECT count(*), sum(reserves) FROM krarup.message");
     until("all are there, and the one that was put", || messages() == format!("{}|0", MANY + 1));
     say(&mut peer, "pop\r\n", "POPPED 1 1\r\nx\r\n");
+    assert!(broker.stop().success);
+}
+
+/// As where another program holds the table: the session stands, and the pop is on its way.
+pub(crate) fn what_is_popped_of_a_database_that_hung_for_none_is_there(cluster: &Cluster, mode: &str) {
+    let name = format!("hung_pop_{mode}");
+    let broker = broker(&cluster.database(&name), mode);
+    let (mut peer, mut ends) = (broker.connect(), broker.connect());
+    say(&mut peer, PUT, "INSERTED 1\r\n");
+    let holder = BetweenTwoBatches::hold(cluster, &name, "LOCK TABLE krarup.message IN EXCLUSIVE MODE");
+    ends.send(b"pop 60\r\n").unwrap();
+    ends.finish();
+    let waits = "wait_event_type = 'Lock' AND query LIKE '%krarup.take(%'";
+    until("it waits", || cluster.has_session(&name, waits));
+    cluster.sql(&name, "SELECT pg_sleep(1.1)");
+    BetweenTwoBatches::let_go(cluster, &name, holder);
+    ends.expect(b"INTERNAL_ERROR\r\n").unwrap_or_else(|why| panic!("{mode}: {why}"));
+    say(&mut peer, "pop 60\r\n", "POPPED 1 1\r\nx\r\n");
     assert!(broker.stop().success);
 }
 
