@@ -98,6 +98,10 @@ impl CacheSession {
                     done += used;
                     out.extend_from_slice(reply);
                 }
+                Parsed::Invalid(Refusal::TooLarge { used, discard, .. }) if is_meta_set(rest) => {
+                    done += used;
+                    self.refused = Some((discard, request::ERROR));
+                }
                 Parsed::Invalid(Refusal::TooLarge { command, key, used, discard, noreply, .. }) => {
                     state.store.refuse_too_large(command, key);
                     done += used;
@@ -144,6 +148,11 @@ impl CacheSession {
         out.extend_from_slice(b"END\r\n");
         true
     }
+}
+
+/// Whether a meta set stands at the front: that is not known here, however long its value is.
+fn is_meta_set(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().starts_with(b"ms ")
 }
 
 /// Does what is asked and answers it, also where no answer is wanted.

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use krarup_settings::kind::{
-    Count, CustomText, Duration, FILE, Inline, List, MONTH, Optional, Size, Switch, TEXT, Word,
+    Count, Duration, FILE, FilePermissions, Inline, List, MONTH, Optional, Size, Switch, TEXT, Word,
 };
 use krarup_settings::{Flag, Mistake, Mistakes, check, settings};
 use krarup_units::Nanos;
@@ -42,7 +42,7 @@ settings! {
         server_tls: Option<ServerTls> = None, Optional(Inline),
             example = "{ authorities = \"/etc/krarup/servers.pem\", name = \"cache.internal\", certificate = \"/etc/krarup/proxy.pem\", key = \"/etc/krarup/proxy.key\" }";
         /// The permissions of a unix socket that is listened on (listen = "unix:/run/krarup.sock").
-        socket_mode: Option<u32> = None, Optional(MODE), example = "\"0660\"",
+        socket_mode: Option<u32> = None, Optional(FilePermissions), example = "\"0660\"",
             flag = Some(Flag::new("socket-mode", "MODE"));
         /// Whether several processes may listen on one port: a new one can start before the old one
         /// ends.
@@ -77,15 +77,6 @@ settings! {
             flag = Some(Flag::new("buffer-memory", "SIZE"));
     }
 }
-
-/// Permissions as `chmod` takes them.
-const MODE: CustomText<u32> = CustomText {
-    read: |text| match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err(Mistake::new(format!("`{text}` are no permissions"), "write them like \"0660\"")),
-    },
-    write: |mode| format!("{mode:04o}"),
-};
 
 /// Commands that reach beyond the keys they name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,11 +224,21 @@ mod tests {
         }
     }
 
+    /// 0o640 is the number 416.
+    #[test]
+    fn permissions_are_the_digits_that_stand_there() {
+        for written in ["\"0640\"", "\"640\"", "0o640", "640"] {
+            let edge = read(&format!("[edge]\nsocket_mode = {written}")).unwrap();
+            assert_eq!(edge.socket_mode, Some(0o640), "{written}");
+        }
+    }
+
     #[test]
     fn mistakes_are_named() {
         for (line, part) in [
             ("allow = [\"shutdown\"]", "shutdown"),
             ("socket_mode = \"rw\"", "`rw`"),
+            ("socket_mode = 0x1b0", "are no permissions"),
             ("memory = \"much\"", "much"),
             ("backlog = 0", "65535"),
             ("keep_alive = \"500ms\"", "0 or from 1s to 32767s"),

@@ -68,8 +68,8 @@ pub(crate) struct Merged {
 
 /// Shorter pieces of it are copied all the same.
 const SEVERAL: usize = 1 << 10;
-/// What is put together of several parts and has so many bytes leaves as it lies there; less is
-/// copied once more, to leave with other replies.
+/// What is put together of several parts, or shared by several requests, and has so many bytes
+/// leaves as it lies there; less is copied once more, to leave with other replies.
 const LENT: usize = 16 << 10;
 
 impl Merge {
@@ -159,11 +159,17 @@ impl Merge {
         }
     }
 
-    /// An answer that is known already, as that of another request for the same.
-    pub(crate) fn known(&mut self, class: ReplyClass, hits: u32, bytes: &[u8]) {
+    /// An answer that is known already, as that of another request for the same. A long one is lent
+    /// to all that share it.
+    pub(crate) fn known(&mut self, class: ReplyClass, hits: u32, answer: &Arc<Vec<u8>>) {
         self.begin(How::One);
         self.hits = hits;
-        self.push(0, class, bytes);
+        match Lent::of(answer, answer).filter(|_| answer.len() >= LENT) {
+            Some(lent) => {
+                self.pieces.push(Piece { part: 0, class, start: 0, end: answer.len(), lent: Some(lent) });
+            }
+            None => self.push(0, class, answer),
+        }
     }
 
     /// Whether the reply is known although `waiting` answers are still to come.
@@ -345,9 +351,12 @@ impl Piece {
         &whole[self.start..self.end]
     }
 
-    /// Appends it to `out`.
+    /// Appends it to `out`. What was lent as a whole goes on so, however long it is.
     fn put(&self, copied: &Copied<'_>, out: &mut Outbox) {
-        self.put_some(self.bytes(copied), copied, out);
+        match &self.lent {
+            Some(lent) if self.start == 0 => out.lend(lent.clone()),
+            _ => self.put_some(self.bytes(copied), copied, out),
+        }
     }
 
     /// Appends some of its bytes, lent where that is worth it.

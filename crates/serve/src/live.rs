@@ -42,8 +42,11 @@ impl LiveState {
         for (server, elsewhere) in self.system.servers.iter_mut().zip(&other.system.servers) {
             server.away |= elsewhere.away;
         }
-        for (pool, elsewhere) in self.pools.iter_mut().zip(other.pools) {
-            pool.left_out.extend(elsewhere.left_out);
+        // While a reload goes from loop to loop, one may have pools that another does not.
+        for elsewhere in other.pools {
+            if let Some(pool) = self.pools.iter_mut().find(|pool| pool.name == elsewhere.name) {
+                pool.left_out.extend(elsewhere.left_out);
+            }
         }
         self
     }
@@ -170,6 +173,23 @@ mod tests {
         let state = question(states).ask().unwrap();
         assert!(state.leaves_out("main", "a:1"));
         assert!(!state.leaves_out("main", "b:1") && !state.leaves_out("other", "a:1"));
+    }
+
+    /// A reload takes the pool before it away, and has reached one of two loops.
+    #[test]
+    fn a_server_is_left_out_of_its_own_pool_while_a_reload_goes_from_loop_to_loop() {
+        let pool = |name: &str, left_out: &[usize]| ReplicatedPool {
+            name: name.to_owned(),
+            servers: vec![0, 1],
+            left_out: left_out.to_vec(),
+        };
+        let before = LiveState { pools: vec![pool("first", &[]), pool("main", &[])], ..state_of(0) };
+        let after = LiveState { pools: vec![pool("main", &[0])], ..state_of(1) };
+        for states in [vec![before.clone(), after.clone()], vec![after, before]] {
+            let state = question(states).ask().unwrap();
+            assert!(state.leaves_out("main", "a:1"));
+            assert!(!state.leaves_out("first", "a:1"));
+        }
     }
 
     #[test]

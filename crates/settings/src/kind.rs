@@ -428,7 +428,7 @@ impl<T> Kind<T> for CustomText<T> {
 
     fn write(&self, value: &T) -> Option<String> {
         let text = (self.write)(value);
-        // A number is written as one, but not where it is more than that: permissions begin with a
+        // A number is written as one, but not where it is more than that: a name may begin with a
         // zero.
         let number = text.parse::<u64>().is_ok_and(|number| number.to_string() == text);
         Some(if number { text } else { quoted(&text) })
@@ -484,6 +484,32 @@ pub const TEXT: CustomText<String> = CustomText { read: |text| Ok(text.to_owned(
 /// A file.
 pub const FILE: CustomText<PathBuf> =
     CustomText { read: |text| Ok(text.into()), write: |path| path.display().to_string() };
+
+/// Permissions of a file, written like `"0660"`; a number of TOML stands for its digits, `0o660` as
+/// well as `660`.
+#[derive(Debug)]
+pub struct FilePermissions;
+
+impl Kind<u32> for FilePermissions {
+    fn read(&self, name: &str, item: &FileItem<'_>, mistakes: &mut Vec<Mistake>) -> Option<u32> {
+        from_text(name, item, mistakes, |text| {
+            let digits = match item.get_ref().as_integer() {
+                None => text,
+                Some(number) if [8, 10].contains(&number.radix()) => number.as_str(),
+                // Digits of another base are no permissions.
+                Some(_) => "",
+            };
+            match u32::from_str_radix(digits, 8) {
+                Ok(mode) if mode <= 0o777 => Ok(mode),
+                _ => Err(Mistake::new(format!("`{text}` are no permissions"), "write them like \"0660\"")),
+            }
+        })
+    }
+
+    fn write(&self, value: &u32) -> Option<String> {
+        Some(quoted(&format!("{value:04o}")))
+    }
+}
 
 /// Bits per second, at least 10,000, written like `101Mbit/s`.
 pub const BANDWIDTH: CustomText<f64> = CustomText {

@@ -80,6 +80,17 @@ fn a_value_over_the_limit_goes_by_and_set_leaves_nothing() {
     assert_eq!(talk(&bytes).0, expected);
 }
 
+/// Over the limit it removed the key.
+#[test]
+fn a_meta_set_is_not_known_however_long_its_value_is() {
+    for length in [1, 5_000] {
+        let value = "y".repeat(length);
+        let (answers, _) =
+            talk(format!("set k 0 0 1\r\nx\r\nms k {length}\r\n{value}\r\nget k\r\n").as_bytes());
+        assert_eq!(answers, "STORED\r\nERROR\r\nVALUE k 0 1\r\nx\r\nEND\r\n", "{length}");
+    }
+}
+
 #[test]
 fn statistics_have_memcacheds_names_and_can_be_reset() {
     let (answers, _) = talk(b"set k 0 0 1\r\nx\r\nget k j\r\nstats\r\nstats reset\r\nstats\r\n");

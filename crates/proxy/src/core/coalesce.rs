@@ -1,5 +1,7 @@
 //! Gets for one key that are under way together share one answer.
 
+use std::sync::Arc;
+
 use krarup_memcache::{ReplyClass, Response, Retrieval};
 use krarup_record::{KeyDigest, Operation};
 use krarup_units::{Outbox, Stamp};
@@ -99,6 +101,7 @@ impl Core {
             out.advance(out.unsent().len());
         }
         let (class, hits, failure) = (merged.class, merged.hits, exchange.failure);
+        let bytes = Arc::new(bytes);
         exchange.rest.merge.known(class, hits, &bytes);
         if exchange.as_meta && meta::is_stale(&Response { class, hits, bytes: &bytes }) {
             // One of the clients that ask is told that it has won, and the others that another

@@ -31,9 +31,10 @@ impl Login {
     pub(crate) const FAILURE: &'static [u8] = b"CLIENT_ERROR authentication failure\r\n";
 }
 
-/// Names and passwords.
+/// Names and passwords, of which a name may have several: so a password is changed while clients
+/// still say the one before.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Users(BTreeMap<Vec<u8>, Vec<u8>>);
+pub(crate) struct Users(BTreeMap<Vec<u8>, Vec<Vec<u8>>>);
 
 impl Users {
     /// Reads lines of `user:password`, memcached's own form of the file.
@@ -41,7 +42,7 @@ impl Users {
     /// # Errors
     /// With the line's number.
     pub(crate) fn parse(text: &str) -> Result<Self, Mistake> {
-        let mut users = BTreeMap::new();
+        let mut users: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
         for (place, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let wrong = |why: &str| Err(Mistake::plain(why).of(&format!("line {}", place + 1)));
             match line.split_once(':') {
@@ -52,7 +53,7 @@ impl Users {
                     if line.len() >= LONGEST_VALUE {
                         return wrong("a user and a password are at most 1000 bytes");
                     }
-                    users.insert(user.as_bytes().to_vec(), password.as_bytes().to_vec());
+                    users.entry(user.into()).or_default().push(password.into());
                 }
                 _ => return wrong("a line is `user:password`"),
             }
@@ -64,9 +65,10 @@ impl Users {
     /// nothing of the line but its length; one that asks for no login takes it for a value, which
     /// has expired already and is given to no client.
     pub(crate) fn login(&self) -> Result<Vec<u8>, Mistake> {
-        let mut users = self.0.iter();
-        let (Some((user, password)), None) = (users.next(), users.next()) else {
-            return Err(Mistake::plain(format!("{} users stand in it, where one is needed", self.0.len())));
+        let mut users = self.0.iter().map(|(user, passwords)| (user, &passwords[..]));
+        let (Some((user, [password])), None) = (users.next(), users.next()) else {
+            let count = self.0.values().map(Vec::len).sum::<usize>();
+            return Err(Mistake::plain(format!("{count} lines of users stand in it, where one is needed")));
         };
         let value = [user.as_slice(), b" ", password].concat();
         let line = format!("set krarup 0 -1 {}\r\n", value.len()).into_bytes();
@@ -76,8 +78,11 @@ impl Users {
     /// Takes as long for a wrong password as for the right one.
     fn admit(&self, user: &[u8], password: &[u8]) -> bool {
         let Some(known) = self.0.get(user) else { return false };
-        let differing = known.iter().zip(password).fold(0, |sum, (a, b)| sum | (a ^ b));
-        differing == 0 && known.len() == password.len()
+        let is_said = |known: &Vec<u8>| {
+            let differing = known.iter().zip(password).fold(0, |sum, (a, b)| sum | (a ^ b));
+            differing == 0 && known.len() == password.len()
+        };
+        known.iter().fold(false, |found, one| is_said(one) | found)
     }
 
     /// Judges what a client has said.
@@ -151,7 +156,24 @@ mod tests {
             Login::Answered { reply: b"STORED\r\n", used: login.len(), admitted: true }
         );
         assert_eq!(login, b"set krarup 0 -1 11\r\nanna secret\r\n");
-        assert!(users().login().unwrap_err().what.contains("2 users"));
+        for several in [users(), Users::parse("anna:secret\nanna:next").unwrap()] {
+            assert!(several.login().unwrap_err().what.contains("2 lines"));
+        }
+    }
+
+    /// As at memcached itself.
+    #[test]
+    fn a_user_may_say_each_of_several_passwords() {
+        let users = Users::parse("anna:secret\nbert:b\nanna:next\n").unwrap();
+        for (said, expected) in [
+            ("set x 0 0 11\r\nanna secret\r\n", true),
+            ("set x 0 0 9\r\nanna next\r\n", true),
+            ("set x 0 0 6\r\nanna b\r\n", false),
+            ("set x 0 0 9\r\nbert next\r\n", false),
+        ] {
+            let judged = users.judge(said.as_bytes());
+            assert_eq!(matches!(judged, Login::Answered { admitted: true, .. }), expected, "{said:?}");
+        }
     }
 
     #[test]

@@ -808,6 +808,29 @@ fn a_get_whose_answer_many_have_shared_leaves_no_memory_in_its_place() {
     }
 }
 
+/// Each of a thousand clients was given a copy of its own, all in one pass.
+#[test]
+fn gets_that_share_a_long_answer_share_its_memory() {
+    let mut world = one_pool(PoolSpec { coalesce: true, ..PoolSpec::of("main", vec![0]) });
+    let clients = [0; 3].map(|_| world.client());
+    for (asked, answer) in [
+        ("get a\r\n", format!("{}END\r\n", value("a", &"x".repeat(40_000)))),
+        ("mg a v\r\n", format!("VA 40000\r\n{}\r\n", "x".repeat(40_000))),
+    ] {
+        clients.iter().for_each(|&client| _ = world.send(client, asked));
+        assert_eq!(world.asked(0), asked);
+        world.answer(0, &answer);
+        for client in clients {
+            let output = world.core.output(client);
+            assert_eq!((output.len(), output.capacity()), (answer.len(), 0), "{asked}");
+        }
+        for client in clients {
+            assert_eq!(world.replied(client), answer);
+        }
+    }
+    assert_eq!((world.core.pools()[0].counts().coalesced, world.core.unfinished()), (4, 0));
+}
+
 /// Two clients may know one key by two names: each is told its own.
 #[test]
 fn gets_share_one_answer_only_where_their_clients_name_the_key_alike() {
