@@ -1,6 +1,8 @@
 //! Operational laws that every run must keep: a run that breaks them has measured something else
 //! than it thinks.
 
+use krarup_stats::Summary;
+
 use crate::cell::Cell;
 use crate::saturation;
 use crate::trial::{SystemPart, Trial};
@@ -17,6 +19,9 @@ const QUEUE: f64 = 0.25;
 const GENERATOR: f64 = 0.8;
 /// Above this coefficient of variation of the windows, a run is not steady.
 const STEADY: f64 = 0.15;
+/// The level of the interval of the windows' standard deviation: its lower end is beyond the true
+/// one in one run of a hundred.
+const SPREAD: f64 = 0.98;
 /// How much more than the least the most loaded of equal servers may get.
 const EVEN: f64 = 0.1;
 
@@ -29,9 +34,14 @@ pub fn check(trial: &Trial) -> Vec<Warning> {
 
     // N = X (R + Z): each client is always waiting for a reply or thinking (Denning and Buzen
     // 1978). Where the rate was given they wait for neither.
-    let by_law = throughput * (client.response.mean + trial.think);
+    let cycle = client.response.mean + trial.think;
+    let by_law = throughput * cycle;
+    // Z is the mean that was asked for: that of few think times is off by chance, of exponential
+    // ones by one part in the root of their number (standard deviation).
+    let by_chance = 3.0 * trial.think / cycle / (client.completed as f64).sqrt();
+    let off = (by_law / f64::from(clients) - 1.0).abs();
     let closed = clients > 0 && !client.open;
-    if closed && client.completed > 0 && (by_law / f64::from(clients) - 1.0).abs() > INTERACTIVE {
+    if closed && client.completed > 0 && off > INTERACTIVE.max(by_chance) {
         warnings.push(Warning::InteractiveLaw { clients, by_law });
     }
     if client.errors > 0 {
@@ -120,11 +130,17 @@ fn uneven(trial: &Trial) -> Option<Warning> {
     })
 }
 
+/// Of few requests that come by chance (Poisson) each window has another number in a steady run,
+/// too: their standard deviation is the root of the mean.
 fn unsteady(trial: &Trial) -> Option<Warning> {
-    let rates: Vec<f64> =
-        trial.client.windows.iter().map(|window| window.completed as f64 / window.length).collect();
-    let variation = krarup_stats::Summary::of(&rates).ok()?.cov().ok()?;
-    (variation > STEADY).then_some(Warning::Unsteady { variation })
+    let windows = &trial.client.windows;
+    let rates: Vec<f64> = windows.iter().map(|window| window.completed as f64 / window.length).collect();
+    let summary = Summary::of(&rates).ok()?;
+    let variation = summary.cov().ok()?;
+    let length = windows.iter().map(|window| window.length).sum::<f64>() / windows.len() as f64;
+    let by_chance = (summary.mean / length).sqrt();
+    let is_beyond = summary.sd_estimate(SPREAD).is_ok_and(|sd| sd.interval.low > by_chance);
+    (variation > STEADY && is_beyond).then_some(Warning::Unsteady { variation })
 }
 
 #[cfg(test)]
@@ -155,6 +171,19 @@ mod tests {
         );
     }
 
+    /// 104 clients that think for five times as long as they wait; they account for 96.
+    #[test]
+    fn few_think_times_break_no_interactive_law() {
+        let thinking = |rate: f64| {
+            let mut trial = steady_trial("read", 16, rate);
+            (trial.levels.clients, trial.think) = (104, 5.0 * trial.client.response.mean);
+            check(&trial)
+        };
+        // 160 of them, whose mean may be off by a fifth, and 160,000.
+        assert_eq!(thinking(16.0), []);
+        assert!(matches!(thinking(16_000.0)[..], [Warning::InteractiveLaw { clients: 104, .. }]));
+    }
+
     #[test]
     fn of_each_kind_of_what_a_generator_warned_of_the_worst_is_said_for_a_cell() {
         let mut trial = steady_trial("read", 16, 20_000.0);
@@ -174,6 +203,22 @@ mod tests {
             ["The load generator warned: 4 of 9.", "The load generator warned: a backlog stood."]
         );
         assert_eq!(results.faults(), 2);
+    }
+
+    #[test]
+    fn what_chance_makes_of_few_requests_is_steady() {
+        let varied = |times: u64| {
+            let mut trial = steady_trial("read", 16, 20_000.0);
+            let counts = [17, 24, 20, 15, 26, 19, 22, 14, 23, 20];
+            for (window, count) in trial.client.windows.iter_mut().zip(counts) {
+                window.completed = count * times;
+            }
+            check(&trial)
+        };
+        assert_eq!(varied(1), []);
+        assert!(
+            matches!(varied(100)[..], [Warning::Unsteady { variation }] if (variation - 0.194).abs() < 1e-3)
+        );
     }
 
     #[test]

@@ -96,7 +96,9 @@ pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
     } else if at.levels != last.levels {
         let longer = responses.last()? / responses[place];
         let knee = fewest.map(|_| (responses[0] + think) * highest);
-        Saturation::Reached { knee, tried: last.levels.clients, longer }.if_finite(longer)
+        let most = change(Measure::Throughput, at, last).ratio_interval;
+        let most = most.map(|interval| interval.high - 1.0);
+        Saturation::Reached { knee, tried: last.levels.clients, longer, most }.if_finite(longer)
     } else if let [.., before, _] = &known[..] {
         let growth = rates[place] / rates[place - 1] - 1.0;
         let shown = match change(Measure::Throughput, before, at).verdict {
@@ -110,9 +112,11 @@ pub fn verdict(cells: &[&Cell], think: Seconds, cores: u32) -> Option<Verdict> {
         Saturation::Unknown
     };
     let shares = shares(at);
+    let bottleneck = bottleneck(at, cores, &shares);
     Some(Verdict {
         saturation,
-        bottleneck: bottleneck(at, cores, &shares),
+        also_full: also_full(at, &bottleneck),
+        bottleneck,
         parts: shares,
         usable: fewest.filter(|_| !given).and_then(|_| usable(&known, &responses)),
         unsure,
@@ -129,6 +133,7 @@ fn of_cell(at: &Cell) -> Verdict {
         p99: at.response.p99.value,
         saturation: Saturation::Unknown,
         bottleneck: Bottleneck::Unseen,
+        also_full: Vec::new(),
         parts: Vec::new(),
         usable: None,
         unsure: Vec::new(),
@@ -201,6 +206,16 @@ fn bottleneck(cell: &Cell, cores: u32, shares: &[(ResponsePart, f64)]) -> Bottle
         return Bottleneck::Held { workers, busy, more: None, most };
     }
     shares.first().map_or(Bottleneck::Unseen, |(part, share)| Bottleneck::MostTime(*part, *share))
+}
+
+/// The other processes that are full where one is named, the fullest first: which is the fullest,
+/// chance may decide.
+fn also_full(cell: &Cell, bottleneck: &Bottleneck) -> Vec<ProcessLoad> {
+    let Bottleneck::Process(process) = bottleneck else { return Vec::new() };
+    let is_full = |other: &&ProcessLoad| *other != process && other.utilization() >= FULL;
+    let mut full: Vec<ProcessLoad> = cell.load.iter().filter(is_full).cloned().collect();
+    full.sort_by(|one, other| other.utilization().total_cmp(&one.utilization()));
+    full
 }
 
 /// The fullest machine, if all its processors are busy: with programs of ours, with others, with
@@ -384,6 +399,48 @@ mod tests {
         assert!(!verdict.next_step().starts_with("Try more clients"), "{}", verdict.next_step());
     }
 
+    /// Twice the clients bring 4 % more, and both rates are known to ± half.
+    #[test]
+    fn a_limit_is_not_called_reached_where_the_runs_leave_room_for_much_more() {
+        let verdict = |half: f64| {
+            let runs = |clients, rate: f64| {
+                // Three runs with this t interval.
+                let apart = rate * half * 3.0_f64.sqrt() / 4.303;
+                let runs = [rate - apart, rate, rate + apart].into_iter().zip(0..);
+                runs.map(move |(rate, repetition)| Trial {
+                    repetition,
+                    ..steady_trial("read-only", clients, rate)
+                })
+            };
+            let trials: Vec<Trial> = runs(64, 10_000.0).chain(runs(128, 10_400.0)).collect();
+            judged(&trials).verdicts.remove(0)
+        };
+        for (half, word, words) in [
+            (0.005, "limit reached", "More clients bring less than 5 % more: 128 clients wait"),
+            (
+                0.03,
+                "limit reached",
+                "More clients brought less than 5 % more, and by the 95 % interval up to 7 %: 128 clients wait",
+            ),
+            (
+                0.09,
+                "limit not known",
+                "and by the 95 % interval up to 13 %: whether the limit is reached is not known. 128 clients wait",
+            ),
+        ] {
+            let verdict = verdict(half);
+            assert!(matches!(verdict.saturation, Saturation::Reached { tried: 128, .. }), "{verdict:?}");
+            assert_eq!((verdict.at.clients, verdict.word()), (64, word), "{half}");
+            assert!(verdict.to_string().contains(words), "{verdict}");
+            let is_asked = verdict.next_step().starts_with("Measure longer or repeat more often");
+            assert_eq!(is_asked, word == "limit not known", "{}", verdict.next_step());
+        }
+        // Of one run each nothing says how far the other may be above.
+        let verdict = &sweep(&[(64, 10_000.0), (128, 10_400.0)]).verdicts[0];
+        assert!(matches!(verdict.saturation, Saturation::Reached { most: None, .. }), "{verdict:?}");
+        assert_eq!(verdict.word(), "limit reached");
+    }
+
     /// From the fourth repetition on the machine is slower by a fifth, and only the cell with fewer
     /// clients was run then.
     #[test]
@@ -433,6 +490,55 @@ mod tests {
         // What a station takes of a machine that it stands for is no part of this one.
         results.scaled_by(ScaledTestbed { by: 4.0, stations: Vec::new(), baselines: Vec::new() });
         assert!(!most(&results));
+    }
+
+    /// Which of them is a hundredth fuller says nothing of which is the limit.
+    #[test]
+    fn of_several_processes_that_are_full_none_is_called_the_bottleneck() {
+        let mut trial = steady_trial("read-only", 16, 20_000.0);
+        let length = trial.length;
+        let process = |station, name: &str, busy: f64| ProcessCpu {
+            station,
+            name: name.into(),
+            busy: busy * length,
+            cores: 1.0,
+        };
+        let judged = |trial: &Trial| judged(std::slice::from_ref(trial)).verdicts.remove(0);
+        trial.cpu = vec![
+            process(SystemPart::Clients, "load", 0.97),
+            process(SystemPart::Middleware, "proxy", 0.96),
+            process(SystemPart::Server, "s1", 0.5),
+        ];
+        let verdict = judged(&trial);
+        let said = verdict.to_string();
+        assert!(
+            said.contains(
+                "Several processes are full, and which of them is the bottleneck is not known: the load generator (load) uses 0.97 of the 1 \
+                 processor it can and the middleware (proxy) uses 0.96 of the 1 processor it can."
+            ) && !said.contains("The bottleneck is"),
+            "{said}"
+        );
+        assert_eq!(verdict.cause(), "load generator or middleware");
+        assert!(!verdict.next_step().contains("the system can do more"), "{}", verdict.next_step());
+        // The generator alone is full.
+        trial.cpu[1].busy = 0.5 * length;
+        let verdict = judged(&trial);
+        assert_eq!((verdict.also_full.len(), verdict.cause().as_str()), (0, "load generator"));
+        assert!(verdict.next_step().contains("the system can do more"), "{}", verdict.next_step());
+        // Servers that are alike.
+        trial.cpu = vec![
+            process(SystemPart::Server, "s1", 0.95),
+            process(SystemPart::Server, "s2", 0.96),
+            process(SystemPart::Middleware, "proxy", 0.5),
+        ];
+        assert_eq!(judged(&trial).cause(), "server s2 or server s1");
+        // Each is named once, whatever is between the two generators.
+        trial.cpu = vec![
+            process(SystemPart::Clients, "load 1", 0.97),
+            process(SystemPart::Middleware, "proxy", 0.96),
+            process(SystemPart::Clients, "load 2", 0.95),
+        ];
+        assert_eq!(judged(&trial).cause(), "load generator or middleware");
     }
 
     #[test]

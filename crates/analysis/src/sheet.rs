@@ -81,10 +81,7 @@ fn step(results: &Results, wanted: &WantedSheet<'_>, question: &SheetQuestion) -
     let cells = matching(results, &question.at);
     let fewest = cells.iter().min_by_key(|cell| cell.levels.clients);
     let inputs = SheetInputs {
-        clients: match &cells[..] {
-            [only] => Some(f64::from(only.levels.clients)),
-            _ => None,
-        },
+        clients: clients_asked(results, question, &cells).map(f64::from),
         think: fewest.map_or(0.0, |cell| cell.think),
         least_response: fewest.map(|cell| cell.response.mean.value),
     };
@@ -151,6 +148,17 @@ fn grade(value: Option<f64>, truth: Option<&Truth>, question: &SheetQuestion) ->
     }
 }
 
+/// N of the cell that answers: the only one, or the one at the limit.
+fn clients_asked(results: &Results, question: &SheetQuestion, cells: &[&Cell]) -> Option<u32> {
+    match cells {
+        [only] => Some(only.levels.clients),
+        [first, ..] if question.measured.is_some() => {
+            limit_of(results, first).ok().map(|verdict| verdict.at.clients)
+        }
+        _ => None,
+    }
+}
+
 /// The cells with these levels.
 fn matching<'a>(results: &'a Results, at: &[(String, String)]) -> Vec<&'a Cell> {
     results.cells.iter().filter(|cell| at.iter().all(|level| cell.factors.contains(level))).collect()
@@ -164,15 +172,12 @@ fn answer(results: &Results, population: &str, question: &SheetQuestion, cells: 
     let Some(first) = cells.first() else { return Some(Err("no such cell was measured".into())) };
     let has_population = |cell: &Cell| cell.factors.iter().any(|(name, _)| name == population);
     let named = question.at.iter().any(|(name, _)| name == population) || !has_population(first);
-    let of_limit = || {
-        let verdict = results.verdicts.iter().find(|verdict| verdict.at.workload == first.levels.workload);
-        limit(verdict.ok_or("nothing was concluded of this load")?)
-    };
+    let of_limit = limit_of(results, first);
     if measure == SheetMeasure::ClientsAtLimit {
-        let limit = of_limit().map(|verdict| (clients(cells, verdict), verdict.at.workload.clone()));
+        let limit = of_limit.map(|verdict| (clients(cells, verdict), verdict.at.workload.clone()));
         return Some(limit);
     }
-    let cell = if named { Ok(*first) } else { of_limit().and_then(|verdict| at_limit(results, verdict)) };
+    let cell = if named { Ok(*first) } else { of_limit.and_then(|verdict| at_limit(results, verdict)) };
     let found = cell.and_then(|cell| {
         let quantity = if question.beside.is_empty() {
             known(measured(measure, cell)?)
@@ -184,8 +189,20 @@ fn answer(results: &Results, population: &str, question: &SheetQuestion, cells: 
     Some(found)
 }
 
+/// The verdict on a cell's load, if its limit was reached.
+fn limit_of<'a>(results: &'a Results, cell: &Cell) -> Result<&'a Verdict, String> {
+    let verdict = results.verdicts.iter().find(|verdict| verdict.at.workload == cell.levels.workload);
+    limit(verdict.ok_or("nothing was concluded of this load")?)
+}
+
 /// A verdict whose limit was reached.
 fn limit(verdict: &Verdict) -> Result<&Verdict, String> {
+    if let Some(most) = verdict.saturation.doubt() {
+        let most = Unit::Share.show(most);
+        return Err(format!(
+            "whether the limit was reached is not known: by the interval more clients may bring {most} more"
+        ));
+    }
     match verdict.saturation {
         Saturation::Reached { .. } => Ok(verdict),
         Saturation::NotReached { growth, shown } => {
@@ -386,6 +403,19 @@ mod tests {
     }
 
     #[test]
+    fn a_model_at_the_limit_has_the_clients_of_that_cell() {
+        let known = results(&[(1, 5_000.0), (8, 20_000.0), (16, 20_100.0)]);
+        let mut asked = question(Some(SheetMeasure::Response), None);
+        asked.law = SheetLaw::Interactive { throughput: 20_000.0 };
+        let step = one(&known, asked.clone(), 1.0);
+        assert!(matches!(step.measured, SheetAnswer::Measured { ref at, .. } if at == "read, 8 clients"));
+        assert_eq!(step.model.unwrap().value, 8.0 / 20_000.0);
+        // Without a limit there is no such cell.
+        let growing = results(&[(1, 5_000.0), (8, 20_000.0)]);
+        assert_eq!(one(&growing, asked, 1.0).model, None);
+    }
+
+    #[test]
     fn the_clients_at_the_limit_lie_between_two_that_were_tried() {
         let known = results(&[(1, 5_000.0), (3, 15_000.0), (8, 20_000.0), (16, 20_100.0)]);
         let mut asked = question(Some(SheetMeasure::ClientsAtLimit), None);
@@ -422,6 +452,14 @@ mod tests {
         let gone = one(&growing, question(Some(SheetMeasure::Throughput), Some(5)), 5.0);
         assert!(
             matches!(gone.measured, SheetAnswer::NoConclusion { ref why } if why.contains("no such cell"))
+        );
+        let mut wide = results(&[(1, 5_000.0), (8, 20_000.0), (16, 20_100.0)]);
+        wide.verdicts[0].saturation =
+            Saturation::Reached { knee: None, tried: 16, longer: 2.0, most: Some(0.15) };
+        let step = one(&wide, question(Some(SheetMeasure::Throughput), None), 20_000.0);
+        assert_eq!(step.grade, Grade::NotDecidable);
+        assert!(
+            matches!(step.measured, SheetAnswer::NoConclusion { ref why } if why.contains("bring 15.0 % more"))
         );
     }
 

@@ -2,7 +2,7 @@
 //! their trend.
 
 use krarup_stats::steady::{Drift, WarmUp, mser, trend};
-
+use krarup_stats::{Interval, Summary};
 use krarup_units::Seconds;
 
 use crate::trial::Trial;
@@ -11,7 +11,7 @@ use crate::warning::Warning;
 /// Windows that the rule may leave out without a word, as a share of all: it leaves out a few of
 /// any steady series.
 const FEW: f64 = 0.2;
-/// The level of the test for a trend: with hundreds of runs, one in a hundred is told by chance.
+/// The level of the tests: with hundreds of runs, one in a hundred is told by chance.
 const LEVEL: f64 = 0.99;
 /// A trend by less than this share of the mean over the whole run does no harm.
 const HARMLESS: f64 = 0.05;
@@ -54,11 +54,16 @@ pub fn of_rates(rates: &[f64], window: Seconds) -> Vec<Warning> {
     warnings
 }
 
-/// Whether what would be cut off differs from the rest by enough to matter.
+/// Whether what would be cut off differs from the rest by enough to matter, and by more than chance
+/// explains: by the spread of the rest, as a beginning that rises has a wider one of its own.
 fn is_apart(rates: &[f64], cut: usize) -> bool {
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let (before, after) = rates.split_at(cut);
-    !before.is_empty() && (mean(before) / mean(after) - 1.0).abs() > HARMLESS
+    let (Ok(before), Ok(after)) = (Summary::of(before), Summary::of(after)) else { return false };
+    let Ok(spread) = after.sd() else { return false };
+    let error = spread * (1.0 / before.n as f64 + 1.0 / after.n as f64).sqrt();
+    let chance = Interval::student(0.0, error, (after.n - 1) as f64, LEVEL);
+    let is_beyond = chance.is_ok_and(|chance| !chance.contains(before.mean - after.mean));
+    is_beyond && (before.mean / after.mean - 1.0).abs() > HARMLESS
 }
 
 #[cfg(test)]
@@ -93,6 +98,18 @@ mod tests {
         assert_eq!(check(&run(&(0..30).map(|second| 1_000.0 + noise(second)).collect::<Vec<_>>())), []);
         assert_eq!(check(&run(&[1_000.0; 5])), []);
         assert_eq!(check(&run(&[1_000.0; 30])), []);
+    }
+
+    /// Some 22 requests a second, independent of each other. The rule would leave out the first
+    /// three windows, whose mean is lower by a seventh.
+    #[test]
+    fn what_chance_makes_of_few_requests_is_no_warm_up() {
+        let rates = [14.0, 30.0, 15.0, 26.0, 21.0, 25.0, 17.0, 23.0, 21.0, 27.0];
+        assert!(matches!(mser(&rates), Ok(WarmUp::Ends { after: 3, .. })), "{:?}", mser(&rates));
+        assert_eq!(check(&run(&rates)), []);
+        // The same beginning, and a rest that is as good as steady.
+        let rates = [14.0, 30.0, 15.0, 26.0, 26.0, 25.0, 26.0, 25.0, 26.0, 26.0];
+        assert!(matches!(check(&run(&rates))[..], [Warning::WarmUpLeft { .. }]), "{:?}", check(&run(&rates)));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use krarup_units::{Seconds, Unit, text};
 use serde::{Deserialize, Serialize};
 
 use crate::cell::ProcessLoad;
-use crate::quantity::Quantity;
+use crate::quantity::{CERTAIN, Quantity};
 use crate::trial::{CellLevels, HostLink, SystemPart};
 
 /// A rate within this share of the highest counts as the highest.
@@ -32,6 +32,10 @@ pub struct Verdict {
     pub saturation: Saturation,
     /// What stops it.
     pub bottleneck: Bottleneck,
+    /// Where that is a process: the other processes that are full, too, the fullest first. Which of
+    /// them all is the limit is not known then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also_full: Vec<ProcessLoad>,
     /// Where the response time goes there, largest part first; empty where the middleware was not
     /// asked.
     pub parts: Vec<(ResponsePart, f64)>,
@@ -111,6 +115,10 @@ pub enum Saturation {
         tried: u32,
         /// How many times longer the response time is there.
         longer: f64,
+        /// By which share the rate may be higher there at most, by the 95 % interval of the change;
+        /// none where there are too few runs for one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        most: Option<f64>,
     },
     /// The rate still grew at the most clients tried.
     NotReached {
@@ -137,6 +145,15 @@ impl Saturation {
     /// Itself, or unknown where the ratio it rests on has no value.
     pub(crate) fn if_finite(self, ratio: f64) -> Self {
         if ratio.is_finite() { self } else { Self::Unknown }
+    }
+
+    /// By which share the most clients may bring more, where that is so much that whether the limit
+    /// is reached is not known: more than what a value may be off that is known well.
+    pub(crate) fn doubt(self) -> Option<f64> {
+        match self {
+            Self::Reached { most, .. } => most.filter(|most| *most > CERTAIN),
+            _ => None,
+        }
     }
 }
 
@@ -323,7 +340,18 @@ impl fmt::Display for Verdict {
             )?,
             (saturation, _) => write!(f, "{saturation}")?,
         }
-        write!(f, " {}", self.bottleneck)?;
+        match &self.bottleneck {
+            Bottleneck::Process(process) if !self.also_full.is_empty() => {
+                let all = std::iter::once(process).chain(&self.also_full);
+                let all: Vec<String> = all.map(process_with_use).collect();
+                write!(
+                    f,
+                    " Several processes are full, and which of them is the bottleneck is not known: {}.",
+                    listed(&all)
+                )?;
+            }
+            bottleneck => write!(f, " {bottleneck}")?,
+        }
         if alone {
             write!(f, " One short run has no interval: nothing says how far these figures may be off.")?;
         }
@@ -415,12 +443,21 @@ fn listed(words: &[String]) -> String {
 impl fmt::Display for Saturation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Reached { knee, tried, longer } => {
+            Self::Reached { knee, tried, longer, most } => {
                 let longer = text::three_digits(*longer);
-                write!(
-                    f,
-                    " More clients bring less than 5 % more: {tried} clients wait {longer} times as long"
-                )?;
+                match most.filter(|most| *most > 1.0 - NEAR) {
+                    // Rounded up, so that the interval does not end beyond what is said.
+                    Some(most) => write!(
+                        f,
+                        " More clients brought less than 5 % more, and by the 95 % interval up to {:.0} %: ",
+                        (most * 100.0).ceil()
+                    )?,
+                    None => write!(f, " More clients bring less than 5 % more: ")?,
+                }
+                if self.doubt().is_some() {
+                    write!(f, "whether the limit is reached is not known. ")?;
+                }
+                write!(f, "{tried} clients wait {longer} times as long")?;
                 match knee {
                     Some(knee) => write!(f, " (the knee N* lies near {:.0} clients).", knee.max(1.0)),
                     None => write!(f, "."),
@@ -444,21 +481,32 @@ impl fmt::Display for Saturation {
     }
 }
 
+/// `the middleware (proxy)`.
+fn process_in_words(process: &ProcessLoad) -> String {
+    match process.station {
+        SystemPart::Clients => format!("the load generator ({})", process.name),
+        SystemPart::Middleware => format!("the middleware ({})", process.name),
+        _ if process.is_server_by_place() => process.name.clone(),
+        SystemPart::Server => format!("the server {}", process.name),
+    }
+}
+
+/// `0.97 of the 1 processor it can`.
+fn use_in_words(process: &ProcessLoad) -> String {
+    let busy = text::three_digits(process.busy.min(process.cores));
+    let cores = text::count(process.cores);
+    let noun = if process.cores == 1.0 { "processor" } else { "processors" };
+    format!("{busy} of the {cores} {noun} it can")
+}
+
+/// `the middleware (proxy) uses 0.97 of the 1 processor it can`.
+fn process_with_use(process: &ProcessLoad) -> String {
+    format!("{} uses {}", process_in_words(process), use_in_words(process))
+}
+
 impl fmt::Display for Bottleneck {
     #[expect(clippy::too_many_lines, reason = "a table: one sentence for each kind of bottleneck")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |process: &ProcessLoad| match process.station {
-            SystemPart::Clients => format!("the load generator ({})", process.name),
-            SystemPart::Middleware => format!("the middleware ({})", process.name),
-            _ if process.is_server_by_place() => process.name.clone(),
-            SystemPart::Server => format!("the server {}", process.name),
-        };
-        let of = |process: &ProcessLoad| {
-            let busy = text::three_digits(process.busy.min(process.cores));
-            let cores = text::count(process.cores);
-            let noun = if process.cores == 1.0 { "processor" } else { "processors" };
-            format!("{busy} of the {cores} {noun} it can")
-        };
         match self {
             Self::Link(link) => {
                 let host = match link.station {
@@ -476,7 +524,8 @@ impl fmt::Display for Bottleneck {
                 )
             }
             Self::Process(process) => {
-                write!(f, "The bottleneck is {}: it uses {}.", name(process), of(process))
+                let (name, used) = (process_in_words(process), use_in_words(process));
+                write!(f, "The bottleneck is {name}: it uses {used}.")
             }
             Self::Machine { name: machine, busy, cores, most, split } => {
                 let busy = text::three_digits(busy.min(f64::from(*cores)));
@@ -484,7 +533,8 @@ impl fmt::Display for Bottleneck {
                     machine.as_ref().map_or("the machine".to_owned(), |name| format!("the machine {name}"));
                 write!(f, "The bottleneck is {machine}: {busy} of its {cores} processors are busy")?;
                 let most = most.as_ref().map(|most| {
-                    format!("most of all with {} ({})", name(most), text::three_digits(most.busy))
+                    let busy = text::three_digits(most.busy);
+                    format!("most of all with {} ({busy})", process_in_words(most))
                 });
                 let Some(split) = split else {
                     return write!(f, ", {}.", most.as_deref().unwrap_or("with its processes"));
@@ -622,6 +672,7 @@ impl Verdict {
     pub fn word(&self) -> &'static str {
         match (&self.bottleneck, &self.saturation) {
             (Bottleneck::NotKnown, _) => "no conclusion",
+            (_, saturation) if saturation.doubt().is_some() => "limit not known",
             (_, Saturation::Reached { .. }) => "limit reached",
             (_, Saturation::NotReached { shown: true, .. }) if self.not_known().is_empty() => {
                 "limit not reached"
@@ -641,8 +692,15 @@ impl Verdict {
             (Bottleneck::Machine { split: Some(split), cores, .. }, _) if split.disturbs(*cores) => {
                 "Run it again with nothing else at work on the machine.".into()
             }
-            (Bottleneck::Process(ProcessLoad { station: SystemPart::Clients, .. }), _) => {
+            (Bottleneck::Process(ProcessLoad { station: SystemPart::Clients, .. }), _)
+                if !self.are_several_full() =>
+            {
                 "Give the load generator more threads or a machine of its own: the system can do more than it was asked for.".into()
+            }
+            (Bottleneck::Process(process), _)
+                if self.also_full.iter().chain([process]).any(|one| one.station == SystemPart::Clients) =>
+            {
+                "Give the load generator more threads or a machine of its own: while it is full, nothing follows for the other processes that are.".into()
             }
             (_, Saturation::NotReached { shown: true, .. } | Saturation::Unknown)
                 if !self.missing.is_empty() =>
@@ -653,6 +711,7 @@ impl Verdict {
                 )
             }
             (_, Saturation::NotReached { shown: false, .. }) => AGAIN.into(),
+            (_, saturation) if saturation.doubt().is_some() => AGAIN.into(),
             (Bottleneck::Machine { .. }, Saturation::NotReached { .. }) => {
                 format!("Give the clients a machine of their own, and try more of them than {clients}.")
             }
@@ -664,8 +723,38 @@ impl Verdict {
             (bottleneck, Saturation::Unknown) if bottleneck.is_seen() => {
                 "Try other numbers of clients: one cell says nothing about growth.".into()
             }
+            _ if self.are_several_full() => {
+                "Give one of the full processes more, and see whether that brings more: the others may be the limit.".into()
+            }
             (bottleneck, _) => bottleneck.next_step(),
         }
+    }
+
+    /// Whether processes of several stations are full, so that more of one alone may bring nothing.
+    fn are_several_full(&self) -> bool {
+        let Bottleneck::Process(process) = &self.bottleneck else { return false };
+        self.also_full.iter().any(|other| other.station != process.station)
+    }
+
+    /// What stops it, in a few words for a table: `middleware`, `middleware or load generator`.
+    pub fn cause(&self) -> String {
+        let mut all = vec![self.bottleneck.short()];
+        for other in self.also_full.iter().map(process_in_short) {
+            if !all.contains(&other) {
+                all.push(other);
+            }
+        }
+        all.join(" or ")
+    }
+}
+
+/// `middleware`.
+fn process_in_short(process: &ProcessLoad) -> String {
+    match process.station {
+        SystemPart::Clients => "load generator".into(),
+        SystemPart::Middleware => "middleware".into(),
+        _ if process.is_server_by_place() => process.name.clone(),
+        SystemPart::Server => format!("server {}", process.name),
     }
 }
 
@@ -727,12 +816,7 @@ impl Bottleneck {
     pub fn short(&self) -> String {
         match self {
             Self::Link(link) => format!("link of {}", link.name),
-            Self::Process(process) => match process.station {
-                SystemPart::Clients => "load generator".into(),
-                SystemPart::Middleware => "middleware".into(),
-                _ if process.is_server_by_place() => process.name.clone(),
-                SystemPart::Server => format!("server {}", process.name),
-            },
+            Self::Process(process) => process_in_short(process),
             Self::Machine { name: Some(name), cores, .. } => format!("all {cores} processors of {name}"),
             Self::Machine { cores, .. } => format!("all {cores} processors"),
             Self::Workers { workers, .. } => format!("{workers} workers"),
@@ -756,6 +840,7 @@ mod tests {
             p99: 2e-3,
             saturation,
             bottleneck,
+            also_full: Vec::new(),
             parts: Vec::new(),
             usable: None,
             unsure: Vec::new(),
@@ -765,7 +850,7 @@ mod tests {
 
     #[test]
     fn each_verdict_says_what_to_do_next_or_that_nothing_follows() {
-        let reached = Saturation::Reached { knee: None, tried: 64, longer: 4.0 };
+        let reached = Saturation::Reached { knee: None, tried: 64, longer: 4.0, most: None };
         let process =
             |station| Bottleneck::Process(ProcessLoad { station, name: "p".into(), busy: 1.0, cores: 1.0 });
         let database =
@@ -874,7 +959,10 @@ mod tests {
             Bottleneck::Machine { split: None, most: Some(_), .. }
         ));
         let old = r#"{"reached": {"knee": 4.02, "tried": 32, "longer": 4.0}}"#;
-        assert!(matches!(serde_json::from_str(old).unwrap(), Saturation::Reached { knee: Some(_), .. }));
+        assert!(matches!(
+            serde_json::from_str(old).unwrap(),
+            Saturation::Reached { knee: Some(_), most: None, .. }
+        ));
         let read: Saturation = serde_json::from_str(r#"{"not_reached": {"growth": 0.4}}"#).unwrap();
         assert_eq!(read, Saturation::NotReached { growth: 0.4, shown: true });
     }

@@ -409,11 +409,19 @@ fn from_one(blocks: &[u32]) -> String {
 }
 
 impl Warning {
-    /// How bad it is among those of its kind, of several runs of one cell.
-    pub(crate) fn extent(&self) -> f64 {
+    /// How bad it is among those of its kind, of several runs of one cell or of several cells: a
+    /// number from 0 up, in whatever unit; 0 of a kind that is not more or less bad.
+    pub fn extent(&self) -> f64 {
+        let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
         match self {
             Self::InteractiveLaw { clients, by_law } => (by_law / f64::from(*clients) - 1.0).abs(),
-            Self::CountsDiffer { clients, middleware } => clients.abs_diff(*middleware) as f64,
+            Self::CountsDiffer { clients, middleware } => {
+                share(clients.abs_diff(*middleware), *clients.max(middleware))
+            }
+            Self::Errors { errors, completed } => share(*errors, *completed),
+            Self::Misses { misses, keys } => share(*misses, *keys),
+            Self::GeneratorBusy { utilization, .. } => *utilization,
+            Self::MachineFull { busy, cores, .. } => busy / f64::from((*cores).max(1)),
             Self::PartBeyondWhole { middleware, clients } => middleware / clients,
             Self::QueueLength { seen, by_law } => (seen - by_law).abs(),
             Self::Unsteady { variation } => *variation,

@@ -121,6 +121,8 @@ pub fn read_guess(text: &str, unit: Unit) -> Result<Option<f64>, Mistake> {
             let number = plain.strip_suffix('%').ok_or_else(wrong)?;
             number.trim().trim_start_matches('+').parse::<f64>().map(|percent| percent / 100.0).ok()
         }
+        // A bare number would be seconds, where milliseconds may be meant.
+        Unit::Seconds if plain.ends_with(|last: char| last.is_ascii_digit() || last == '.') => None,
         Unit::Seconds => parse_duration(&plain).ok(),
         // Bytes are counted, too: their `B` is no billion, and no count is per second.
         Unit::Count if plain.ends_with(['B', 's']) => None,
@@ -212,7 +214,8 @@ mod tests {
             ("1,002,900.5", Unit::PerSecond, Some(1_002_900.5)),
             ("2.9k", Unit::PerSecond, Some(2_900.0)),
             ("63ms", Unit::Seconds, Some(0.063)),
-            ("0.5", Unit::Seconds, Some(0.5)),
+            ("0.5s", Unit::Seconds, Some(0.5)),
+            ("62.4 ms", Unit::Seconds, Some(0.0624)),
             ("+10 %", Unit::Share, Some(0.1)),
             ("−9%", Unit::Share, Some(-0.09)),
             (" 184 ", Unit::Count, Some(184.0)),
@@ -232,6 +235,9 @@ mod tests {
             ("-1", Unit::Count),
             ("10", Unit::Share),
             ("", Unit::Seconds),
+            ("65", Unit::Seconds),
+            ("62.4", Unit::Seconds),
+            ("65.", Unit::Seconds),
             ("inf", Unit::PerSecond),
             ("NaN", Unit::Count),
             ("1,5ms", Unit::Seconds),

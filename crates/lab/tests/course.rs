@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use krarup_lab::guesses::form;
 use krarup_lab::shipped;
 use krarup_lab::spec::Spec;
+use krarup_model::sheet::SheetInputs;
 
 /// Pages whose guesses are no numbers: models are computed anew there, and nothing is measured.
 const WITHOUT: [&str; 1] = ["2018-7-models.md"];
@@ -80,5 +81,16 @@ fn every_shipped_sheet_is_on_a_course_page() {
     for (name, text) in shipped::SPECS {
         let has_sheet = !Spec::parse(text, name).unwrap().sheet.is_empty();
         assert_eq!(has_sheet, asked.contains(name), "{name}");
+    }
+}
+
+/// A question tells all that its answer takes: none waits for what is measured later.
+#[test]
+fn every_shipped_question_can_be_computed_beforehand() {
+    let known = SheetInputs { clients: Some(192.0), ..SheetInputs::default() };
+    for (name, text) in shipped::SPECS {
+        for question in Spec::parse(text, name).unwrap().questions() {
+            assert!(question.law.figure(known).is_some(), "{name}: {}", question.id);
+        }
     }
 }

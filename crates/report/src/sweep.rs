@@ -169,7 +169,7 @@ fn finding(verdict: &Verdict) -> Finding {
         verdict: verdict.word().into(),
         cause: match verdict.bottleneck {
             Bottleneck::NotKnown => verdict.too_wide(),
-            ref bottleneck => bottleneck.short(),
+            _ => verdict.cause(),
         },
         next: verdict.next_step(),
     };
@@ -538,7 +538,7 @@ fn measurement(results: &Results) -> Section {
     Section { title: "How it was measured".into(), blocks }
 }
 
-/// Every warning with its cell: the notes at the figures name the first of each kind.
+/// Every warning with its cell: the notes at the figures name the worst of each kind.
 fn concern_table(results: &Results) -> Option<Table> {
     let rows: Vec<Vec<TableValue>> = results
         .concerns

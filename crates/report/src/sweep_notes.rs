@@ -66,23 +66,37 @@ fn level(warning: &Warning) -> NoteLevel {
     if warning.is_hint() { NoteLevel::Hint } else { NoteLevel::Warning }
 }
 
-/// The notes of one topic: one for each kind of warning, with the cell it was first seen in and the
-/// number of other cells.
+/// The notes of one topic: one for each kind of warning, with the cell in which it is worst, the
+/// first of equals, and the number of other cells.
 pub(crate) fn notes(results: &Results, at: Topic) -> Vec<Note> {
     let mut kinds: Vec<Vec<&Concern>> = Vec::new();
     for concern in results.concerns.iter().filter(|concern| topic(&concern.warning) == at) {
         match kinds.iter_mut().find(|seen| seen[0].warning.is_alike(&concern.warning)) {
-            // A cell counts once.
-            Some(seen) if seen.iter().any(|one| one.levels.is_some() && one.levels == concern.levels) => {}
-            Some(seen) => seen.push(concern),
+            // A cell counts once, with its worst.
+            Some(seen) => {
+                let of_cell = |one: &&mut &Concern| one.levels.is_some() && one.levels == concern.levels;
+                match seen.iter_mut().find(of_cell) {
+                    Some(known) if concern.warning.extent() > known.warning.extent() => *known = concern,
+                    Some(_) => {}
+                    None => seen.push(concern),
+                }
+            }
             None => kinds.push(vec![concern]),
         }
     }
+    let notes = kinds.iter().filter_map(|seen| Some(note(worst(seen)?, seen.len() - 1)));
     let scaled = results.scaled.as_ref().filter(|_| at == Topic::Whole).map(|testbed| {
         let responses: Vec<Seconds> = results.cells.iter().map(|cell| cell.response.mean.value).collect();
         [scaled(testbed), stops(testbed, &responses).into_iter().collect()].concat()
     });
-    scaled.into_iter().flatten().chain(kinds.iter().map(|seen| note(seen[0], seen.len() - 1))).collect()
+    scaled.into_iter().flatten().chain(notes).collect()
+}
+
+/// The worst of those that are alike; of equals the first.
+fn worst<'a>(seen: &[&'a Concern]) -> Option<&'a Concern> {
+    let by_extent =
+        |one: &&&Concern, other: &&&Concern| one.warning.extent().total_cmp(&other.warning.extent());
+    seen.iter().rev().max_by(by_extent).copied()
 }
 
 /// A single station that is further from what was published than this is in doubt.

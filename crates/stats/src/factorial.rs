@@ -165,12 +165,6 @@ impl TwoLevel {
         self.cells.iter().map(|cell| cell.iter().map(|y| y / r).sum()).collect()
     }
 
-    /// The sign table: one row per cell, the signs of all terms as [`Term::all`] lists them.
-    pub fn sign_table(&self) -> Vec<Vec<f64>> {
-        let terms = Term::all(self.factors.len());
-        (0..self.cells.len()).map(|cell| terms.iter().map(|term| term.sign(cell)).collect()).collect()
-    }
-
     /// Residuals of the model with all interactions, cell by cell.
     pub fn residuals(&self) -> Vec<Residual> {
         let means = self.means();
@@ -275,7 +269,6 @@ pub(crate) mod tests {
         assert_eq!(names, ["mean", "A", "B", "C", "AB", "AC", "BC", "ABC"]);
         let long: Vec<String> = ["servers", "workers"].map(str::to_owned).to_vec();
         assert_eq!(Term(3).name(&long), "servers × workers");
-        assert_eq!(memory_and_cache().sign_table()[1], [1.0, 1.0, -1.0, -1.0]);
     }
 
     #[test]

@@ -48,13 +48,6 @@ impl Interval {
         (self.high - self.low) / 2.0
     }
 
-    /// Whether the two have a point in common. Disjoint intervals differ; overlapping ones may
-    /// still differ: test the difference ([`crate::compare`]) instead of comparing two intervals by
-    /// eye.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        self.low <= other.high && other.low <= self.high
-    }
-
     /// The interval of a monotone function of the estimated quantity: its ends are the function's
     /// values at the ends, in order.
     ///
@@ -107,18 +100,6 @@ impl Estimate {
     /// Whether the interval leaves zero out: the value differs from zero at this level.
     pub fn differs_from_zero(&self) -> bool {
         !self.interval.contains(0.0)
-    }
-
-    /// Half the interval's width as a share of the value: how precise the estimate is (0.05 = ± 5
-    /// %).
-    ///
-    /// # Errors
-    /// If the value is 0, of which nothing is a share.
-    pub fn relative_half_width(&self) -> Result<f64, StatsError> {
-        if self.value == 0.0 {
-            return Err(StatsError::OutOfRange { what: "estimate", value: 0.0, range: "other than 0" });
-        }
-        finite("relative half-width", self.interval.half_width() / self.value.abs())
     }
 
     /// The estimate of a monotone function of the estimated quantity (another unit, a reciprocal).

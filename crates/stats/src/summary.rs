@@ -159,22 +159,6 @@ impl Summary {
         )?;
         Ok(Estimate { value, n: self.n, interval: Interval { low, high, level } })
     }
-
-    /// How many values are needed for a mean known to ± `precision` (a share of the mean, 0.05 = 5
-    /// %), as far as this sample can tell: n = (z · sd / (precision · mean))² (Jain 1991, §13.9.1),
-    /// at least 2.
-    ///
-    /// # Errors
-    /// As [`Summary::cov`], and if the precision is not positive.
-    pub fn needed_for(&self, precision: f64, level: f64) -> Result<u64, StatsError> {
-        if !(precision > 0.0 && precision.is_finite()) {
-            return Err(StatsError::OutOfRange { what: "precision", value: precision, range: "above 0" });
-        }
-        crate::error::probability("level", level)?;
-        let z = crate::tails::normal_quantile(0.5 + level / 2.0)?;
-        let n = finite("number of values", (z * self.cov()? / precision).powi(2))?;
-        Ok((n.ceil() as u64).max(2))
-    }
 }
 
 #[cfg(test)]

@@ -207,8 +207,32 @@ fn a_warning_counts_other_cells_and_not_how_often_it_was_given() {
         warning: Warning::Drifts { share, p_value: 0.001 },
     };
     let both = said(vec![drifts(8, -0.08), drifts(16, 0.17), drifts(32, -0.1)]);
-    assert!(both.contains("fell by 8.00 %") && both.contains("rose by 17.0 %"), "{both}");
+    assert!(both.contains("fell by 10.0 %") && both.contains("rose by 17.0 %"), "{both}");
     assert_eq!(both.matches("The same holds for one other cell.").count(), 1, "{both}");
+}
+
+/// That what holds in the first cell holds in others is no word of the one in which most fails.
+#[test]
+fn a_warning_names_the_cell_in_which_it_is_worst() {
+    let mut results = fixture::results(1);
+    let of = |clients, warning| {
+        let levels = Some(CellLevels { workload: "read-only".into(), clients });
+        Concern { levels, warning }
+    };
+    let errors = |errors| Warning::Errors { errors, completed: 100_000 };
+    let busy = |name: &str, utilization| Warning::GeneratorBusy { name: name.into(), utilization };
+    results.concerns = vec![
+        of(1, errors(2)),
+        of(8, errors(60_000)),
+        of(16, errors(3)),
+        of(1, busy("load 1", 0.81)),
+        of(1, busy("load 2", 0.99)),
+    ];
+    let notes: Vec<String> = sweep::all_notes(&results).iter().map(ToString::to_string).collect();
+    let said = notes.join("\n");
+    assert!(said.contains("read-only, 8 clients: 60,000 of 100,000 requests failed."), "{said}");
+    assert!(said.contains("The same holds for 2 other cells."), "{said}");
+    assert!(said.contains("(load 2) was busy 99.0 % of the time."), "{said}");
 }
 
 #[test]
