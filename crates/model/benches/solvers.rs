@@ -62,7 +62,7 @@ fn three_classes(c: &mut Criterion) {
     });
 }
 
-/// The flow model of held workers: one configuration, and all populations 1 to 300.
+/// The flow model of held workers, for one configuration.
 fn held_workers(c: &mut Criterion) {
     let model = FlowModel {
         hold: Curve::Line { constant: 1.013e-3, slope: 0.0864e-3 },
@@ -71,9 +71,6 @@ fn held_workers(c: &mut Criterion) {
     };
     c.bench_function("held workers N=288 M=128", |b| {
         b.iter(|| black_box(&model).solve(288, 128).expect("solvable"));
-    });
-    c.bench_function("held workers sweep N=1..300", |b| {
-        b.iter(|| black_box(&model).sweep(300, 128).expect("solvable"));
     });
 }
 

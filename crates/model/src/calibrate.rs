@@ -47,10 +47,9 @@ pub use tables::{percentile_table, prediction_table};
 pub use uses::{BoundedResource, ResourceUse};
 
 use krarup_stats::{Intercept, Predictor, Regression, USUAL_LEVEL};
-use krarup_units::{Bytes, Seconds};
+use krarup_units::Bytes;
 
 use crate::Error;
-use crate::flow::Curve;
 
 /// Service demands of several classes at one station by the utilization law, U = Σ X_c·D_c:
 /// regression through the origin of the mean number of busy servers on the throughputs (Lazowska et
@@ -70,20 +69,6 @@ pub fn demands(busy: &[f64], throughputs: &[Vec<f64>], names: &[&str]) -> Result
         what: format!("demands by the utilization law: {error}"),
         hint: "measure more windows, in different mixes of the classes".into(),
     })
-}
-
-/// The hold-time curve from single requests: each with the number of busy workers it saw when taken
-/// and the time it held its worker. Groups of equal n with fewer than `least` requests are left
-/// out.
-pub fn hold_curve(samples: impl IntoIterator<Item = (u32, Seconds)>, least: u64) -> Curve {
-    let mut sums: std::collections::BTreeMap<u32, (u64, f64)> = std::collections::BTreeMap::new();
-    for (busy, hold) in samples {
-        let entry = sums.entry(busy).or_default();
-        entry.0 += 1;
-        entry.1 += hold;
-    }
-    let points = sums.into_iter().filter(|(_, (count, _))| *count >= least);
-    Curve::Points(points.map(|(busy, (count, sum))| (f64::from(busy), sum / count as f64)).collect())
 }
 
 /// What one message takes on the wire: its bytes, and the headers of as many packets as it needs.
@@ -134,11 +119,5 @@ mod tests {
         assert!((fit.coefficient("get").unwrap().estimate.value / 0.001 - 1.0).abs() < 0.01);
         let same_mix = demands(&busy, &[get.clone(), get], &["get", "set"]).unwrap_err();
         assert!(same_mix.hint().unwrap().contains("mixes"));
-    }
-
-    #[test]
-    fn the_hold_curve_groups_by_busy_workers() {
-        let curve = hold_curve([(1, 0.1), (4, 0.3), (1, 0.3), (4, 0.5), (9, 7.0)], 2);
-        assert_eq!(curve, Curve::Points(vec![(1.0, 0.2), (4.0, 0.4)]));
     }
 }

@@ -38,7 +38,7 @@ pub enum Error {
     Unstable {
         /// The station or class, by name.
         station: String,
-        /// Offered load divided by capacity; at least 1.
+        /// Offered load divided by capacity; at least 1, but for rounding.
         utilization: f64,
     },
     /// The interval of the utilization covers 1: whether the queue settles at all is not known, so

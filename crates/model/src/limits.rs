@@ -56,7 +56,8 @@ pub struct PartLimit {
 ///
 /// # Errors
 /// [`Error::Refused`] for several classes, and for a closed one with forks to servers that do not
-/// wait for all answers; what [`Network::check`] finds.
+/// wait for all answers; [`Error::Invalid`] for a closed one that takes no time; what
+/// [`Network::check`] finds.
 pub fn of(network: &Network) -> Result<CapacityLimits, Error> {
     network.check()?;
     let [class] = &network.classes[..] else {
@@ -73,12 +74,19 @@ pub fn of(network: &Network) -> Result<CapacityLimits, Error> {
     }
     let shortest = collect(network, &parts, &mut limits);
     let slowest = slowest(network, &parts);
+    let think = class.think();
+    if class.population().is_some() && slowest + think <= 0.0 {
+        return Err(Error::invalid(
+            "network",
+            "takes no time at all",
+            "give a station a demand, or a think time",
+        ));
+    }
     let least =
         limits.iter().filter(|l| l.capacity.is_finite()).min_by(|a, b| a.capacity.total_cmp(&b.capacity));
     let capacity = least.map_or(f64::INFINITY, |l| l.capacity);
     let bottleneck = least.map(|l| l.name.clone());
-    let think = class.think();
-    let knee = (shortest + think) * capacity;
+    let knee = if capacity.is_finite() { (shortest + think) * capacity } else { capacity };
     let product_form = product_form(network);
     Ok(CapacityLimits { shortest, slowest, think, knee, bottleneck, capacity, parts: limits, product_form })
 }
@@ -447,6 +455,23 @@ mod tests {
         assert!(limits.knee.is_infinite());
         let text = serde_json::to_string(&limits).unwrap();
         assert_eq!(serde_json::from_str::<CapacityLimits>(&text).unwrap(), limits);
+    }
+
+    /// As solving it does: nothing bounds X, and the knee would be 0 · ∞.
+    #[test]
+    fn a_closed_network_that_takes_no_time_has_no_bounds() {
+        let network = |come: &str| {
+            let class = format!(r#"{{ name = "c", {come}, path = [{{ at = "db", service = 0 }}] }}"#);
+            from_toml(&format!("station = [{{ name = \"db\" }}]\nclass = [{class}]")).unwrap()
+        };
+        let error = of(&network("population = 3")).unwrap_err();
+        assert_eq!(error.to_string(), "network: takes no time at all");
+        assert!(error.hint().is_some(), "{error:?}");
+        // What arrives, or thinks, comes at a rate of its own.
+        for come in ["rate = 3", "population = 3, think = 1"] {
+            let limits = of(&network(come)).unwrap();
+            assert!(limits.knee.is_infinite() && limits.bottleneck.is_none(), "{come}: {limits:?}");
+        }
     }
 
     #[test]

@@ -82,6 +82,37 @@ fn crowded(places: &[MulticlassStation], open: &[OpenClass], closed: &[Customers
     })
 }
 
+/// Whether open classes and closed ones meet at a station.
+fn meet(closed: &[Customers], utilization: &[f64], k: usize) -> bool {
+    utilization[k] > 0.0 && closed.iter().any(|class| class.demands[k] > 0.0)
+}
+
+/// The most terms that are summed for the speeds of one station: about a second's work.
+const MOST_TERMS: u64 = 200_000_000;
+
+/// Refuses more closed clients, or servers that they share with open classes, than are summed over.
+fn check_shared(
+    places: &[MulticlassStation],
+    closed: &[Customers],
+    utilization: &[f64],
+) -> Result<(), Error> {
+    let clients = closed.iter().fold(0, |all: u64, class| all.saturating_add(class.population));
+    single::check_population(clients)?;
+    for (_, place) in places.iter().enumerate().filter(|(k, _)| meet(closed, utilization, *k)) {
+        let servers = u64::from(place.servers.unwrap_or(1));
+        if servers.saturating_mul(servers.min(clients + 1)) > MOST_TERMS {
+            return Err(Error::TooLarge {
+                what: format!(
+                    "exact solution of {servers} servers at `{}` that open classes share with {clients} clients",
+                    place.name
+                ),
+                hint: "make it a delay where all its servers are hardly ever busy, else simulate".into(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Solves closed classes beside open ones: exactly with `solve_closed` = [`multi::exact`], else as
 /// good as the approximation given. Where both share a station of several servers it is always
 /// exact.
@@ -89,7 +120,7 @@ fn crowded(places: &[MulticlassStation], open: &[OpenClass], closed: &[Customers
 /// # Errors
 /// [`Error::Unstable`] where the open classes alone overload a station; [`Error::TooLarge`] where
 /// open and closed classes share a station of several servers, and the closed ones have too many
-/// clients or population vectors; and those of `solve_closed`.
+/// clients or population vectors, or the station too many servers; and those of `solve_closed`.
 pub fn mixed(
     places: &[MulticlassStation],
     open: &[OpenClass],
@@ -97,10 +128,9 @@ pub fn mixed(
     solve_closed: impl FnOnce(&[MulticlassStation], &[Customers]) -> Result<PopulationPoint, Error>,
 ) -> Result<(OpenAnswer, PopulationPoint), Error> {
     let alone = solve(places, open)?;
-    let both = |k: usize| alone.utilization[k] > 0.0 && closed.iter().any(|c| c.demands[k] > 0.0);
     let crowded = crowded(places, open, closed);
     if crowded {
-        single::check_population(closed.iter().fold(0, |all: u64, c| all.saturating_add(c.population)))?;
+        check_shared(places, closed, &alone.utilization)?;
     }
     // Mean number of open requests at stations of several servers that both kinds visit.
     let mut shared = vec![None; places.len()];
@@ -118,7 +148,7 @@ pub fn mixed(
         (false, _) => {
             let mut slower = closed.to_vec();
             for (k, place) in places.iter().enumerate() {
-                if both(k) && place.servers.is_some() {
+                if meet(closed, &alone.utilization, k) && place.servers.is_some() {
                     slower.iter_mut().for_each(|c| c.demands[k] /= 1.0 - alone.utilization[k]);
                 }
             }
@@ -170,6 +200,9 @@ fn beside_one(
         let (pace, reward) = match place.servers {
             None => (Pace::Delay, None),
             Some(1) => (Pace::Speeds(vec![1.0 - utilization[k]]), None),
+            Some(servers) if !meet(std::slice::from_ref(class), utilization, k) => {
+                (Pace::Servers(servers), None)
+            }
             Some(servers) => {
                 let (speeds, numbers) = speeds_beside(servers, utilization[k], population);
                 (Pace::Speeds(speeds), Some(numbers))
@@ -180,8 +213,7 @@ fn beside_one(
     }
     let sweep = single::solve_with_rewards(&resources, class.think, population, &rewards)?;
     let stations = 0..places.len();
-    let shared = |k: usize| class.demands[k] > 0.0 && utilization[k] > 0.0 && !rewards[k].is_empty();
-    let number = |k: usize| shared(k).then(|| sweep.reward(k, 0, population));
+    let number = |k: usize| (!rewards[k].is_empty()).then(|| sweep.reward(k, 0, population));
     let queue: Vec<f64> = stations.clone().map(|k| sweep.queue(k, population)).collect();
     let throughput = sweep.throughput(population);
     let residence = queue.iter().map(|queue| queue / throughput).collect();
@@ -202,7 +234,7 @@ fn beside_several(
     let mut slower = classes.to_vec();
     let mut speeds = vec![None; places.len()];
     let mut numbers = vec![Vec::new(); places.len()];
-    for (k, place) in places.iter().enumerate().filter(|(k, _)| utilization[*k] > 0.0) {
+    for (k, place) in places.iter().enumerate().filter(|(k, _)| meet(classes, utilization, *k)) {
         match place.servers {
             None => {}
             Some(1) => slower.iter_mut().for_each(|class| class.demands[k] /= 1.0 - utilization[k]),
@@ -393,6 +425,26 @@ mod tests {
         let too_many = [Customers { population: 2_000_000, ..closed[0].clone() }];
         let error = mixed(&places, &open, &too_many, multi::exact).unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    }
+
+    /// As many servers as can be written: solved where one kind alone visits them, else refused.
+    #[test]
+    fn servers_without_end_are_solved_or_refused_at_once() {
+        let with = |far: Option<u32>, open_demands: [f64; 2], closed_demands: [f64; 2]| {
+            let open = [OpenClass { name: "web".into(), rate: 8.0, demands: open_demands.to_vec() }];
+            let demands = closed_demands.to_vec();
+            let closed = [Customers { name: "batch".into(), population: 4, think: 1.0, demands }];
+            mixed(&[place(Some(2)), place(far)], &open, &closed, multi::exact)
+        };
+        for (open_demands, closed_demands) in [([0.1, 0.0], [0.1, 0.2]), ([0.1, 0.2], [0.1, 0.0])] {
+            let (web, batch) = with(Some(u32::MAX), open_demands, closed_demands).unwrap();
+            let (web_delayed, delayed) = with(None, open_demands, closed_demands).unwrap();
+            assert!((batch.throughput[0] / delayed.throughput[0] - 1.0).abs() < 1e-9);
+            assert!((web.response(0) / web_delayed.response(0) - 1.0).abs() < 1e-9);
+        }
+        let error = with(Some(u32::MAX), [0.1, 0.1], [0.1, 0.1]).unwrap_err();
+        assert!(matches!(&error, Error::TooLarge { hint, .. } if hint.contains("delay")), "{error}");
+        assert!(with(Some(10_000), [0.1, 0.1], [0.1, 0.1]).is_ok());
     }
 
     /// Several servers that the closed class alone visits, beside others that both visit.

@@ -29,10 +29,18 @@ use krarup_units::Seconds;
 use crate::Error;
 
 /// Erlang's loss formula B(m, a): the probability that all of `servers` are busy when no request
-/// may wait, for an offered load of `load` = λ/μ. By the recursion B(m) = a·B(m−1) / (m +
-/// a·B(m−1)), which is safe at any size.
+/// may wait, for an offered load of `load` = λ/μ. By 1/B = 1 + m/a + m·(m−1)/a² + … + m!/a^m: no
+/// term is negative, and a few million suffice for as many servers as a number here holds.
 pub fn erlang_b(servers: u32, load: f64) -> f64 {
-    (1..=servers).fold(1.0, |blocked, m| load * blocked / (f64::from(m) + load * blocked))
+    let (mut sum, mut term, mut left) = (1.0_f64, 1.0_f64, servers);
+    // Terms rise and then fall: what is so small changes no digit, and B is 0 where the sum is more
+    // than a number holds.
+    while left > 0 && term > 1e-20 * sum {
+        term *= f64::from(left) / load;
+        sum += term;
+        left -= 1;
+    }
+    1.0 / sum
 }
 
 /// Erlang's waiting formula C(m, a): the probability that an arrival waits, for a load < `servers`;
@@ -44,25 +52,6 @@ pub fn erlang_c(servers: u32, load: f64) -> f64 {
     }
     let blocked = erlang_b(servers, load);
     blocked / (1.0 - utilization * (1.0 - blocked))
-}
-
-/// The least number of servers that keeps the probability of waiting at or below `most` (0 < `most`
-/// ≤ 1).
-pub fn servers_for(load: f64, most: f64) -> u32 {
-    let mut blocked = 1.0;
-    let mut servers = 0;
-    loop {
-        servers += 1;
-        let m = f64::from(servers);
-        blocked = load * blocked / (m + load * blocked);
-        let utilization = load / m;
-        if utilization < 1.0 && blocked / (1.0 - utilization * (1.0 - blocked)) <= most {
-            return servers;
-        }
-        if servers == u32::MAX {
-            return servers;
-        }
-    }
 }
 
 /// The time that is exceeded with probability 1 − `share`, from the probability `tail(t)` of
@@ -115,11 +104,18 @@ mod tests {
         assert!((erlang_c(5, 3.0) - 0.236_151).abs() < 1e-5);
         assert!(erlang_b(100_000, 99_000.0).is_finite());
         assert!((erlang_c(1, 0.7) - 0.7).abs() < 1e-15);
+        // Without load no request is turned away, unless there is no server at all.
+        assert!(erlang_b(3, 0.0) == 0.0 && erlang_b(0, 0.0) == 1.0);
     }
 
+    /// Near saturation, at once: 1/(1 + β·Φ(β)/φ(β)) wait where ρ = 1 − β/√m (Halfin and Whitt
+    /// 1981), for β = 1.
     #[test]
-    fn enough_servers_are_enough_and_one_less_is_not() {
-        let servers = servers_for(100.0, 0.2);
-        assert!(erlang_c(servers, 100.0) <= 0.2 && erlang_c(servers - 1, 100.0) > 0.2);
+    fn as_many_servers_as_can_be_written_take_no_time() {
+        let m = 4e9_f64;
+        let load = m * (1.0 - 1.0 / m.sqrt());
+        assert!((erlang_c(4_000_000_000, load) - 0.223_361).abs() < 1e-5);
+        let station = mmm(load, 1.0, 4_000_000_000).unwrap();
+        assert!((station.wait - 0.223_361 / m.sqrt()).abs() < 1e-9 && station.empty == 0.0, "{station:?}");
     }
 }

@@ -77,7 +77,7 @@ impl WallWatch {
 }
 
 /// The time on the wall, in nanoseconds since 1970 (UTC).
-fn wall() -> Nanos {
+pub fn wall() -> Nanos {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(Nanos::ZERO, Nanos::from)
 }
 

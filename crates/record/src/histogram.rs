@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::counts::BucketCounts;
 pub use crate::counts::DIGITS;
-use crate::stamps::{self, QuantityDefinition};
 use crate::tally::in_seconds;
 use crate::visit::named;
 use crate::{Operation, Parts};
@@ -28,28 +27,18 @@ pub const BUCKET: Nanos = Nanos::from_micros(100);
 named! {
     /// The times that are kept as histograms.
     Quantity {
-        /// See [`stamps::QUEUE_TIME`].
+        /// See [`crate::stamps::QUEUE_TIME`].
         Queue = "queue_time",
-        /// See [`stamps::SERVER_TIME`].
+        /// See [`crate::stamps::SERVER_TIME`].
         Server = "server_time",
-        /// See [`stamps::OWN_TIME`].
+        /// See [`crate::stamps::OWN_TIME`].
         Own = "own_time",
-        /// See [`stamps::RESPONSE_TIME`].
+        /// See [`crate::stamps::RESPONSE_TIME`].
         Response = "response_time",
     }
 }
 
 impl Quantity {
-    /// What it means.
-    pub const fn definition(self) -> QuantityDefinition {
-        match self {
-            Self::Queue => stamps::QUEUE_TIME,
-            Self::Server => stamps::SERVER_TIME,
-            Self::Own => stamps::OWN_TIME,
-            Self::Response => stamps::RESPONSE_TIME,
-        }
-    }
-
     /// This quantity of a visit.
     #[inline]
     pub const fn of(self, parts: &Parts) -> Nanos {

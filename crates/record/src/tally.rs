@@ -162,12 +162,6 @@ impl VisitTally {
         over(self.queue_time, length)
     }
 
-    /// Requests at the station averaged over `length` of time: Σ response time / length (Little's
-    /// law, as above).
-    pub fn mean_population(&self, length: Nanos) -> f64 {
-        over(self.response_time, length)
-    }
-
     /// Misses per key asked for and either found or not. `None` where none was.
     pub fn miss_ratio(&self) -> Option<f64> {
         let asked = self.hits.saturating_add(self.misses);
@@ -218,7 +212,6 @@ mod tests {
         visit.queue_length = 3;
         let both = tally(&[(visit, vec![]), (visit, vec![])]);
         assert_eq!(both.mean_queue_length(Nanos::from_secs(1)), 1.0);
-        assert_eq!(both.mean_population(Nanos::from_secs(1)), 2.0);
         assert_eq!(both.mean_queue_length_seen(), Some(3.0));
         assert_eq!(both.mean(both.response_time), Some(1.0));
         assert_eq!(both.throughput(Nanos::from_secs(1)), PerSecond(2.0));

@@ -352,12 +352,6 @@ impl Outbox {
         }
     }
 
-    /// Bytes that left without ever being appended: written straight from where they were.
-    pub fn bypass(&mut self, count: usize) {
-        assert!(self.is_empty(), "bytes may not overtake those that wait");
-        self.base += count as u64;
-    }
-
     /// Gives memory back where nothing waits in it and there is more than `floor` bytes. All of it:
     /// what is left of a block that shrinks stands in the way of the next large one.
     pub fn shrink(&mut self, floor: usize) {

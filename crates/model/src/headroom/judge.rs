@@ -112,8 +112,10 @@ pub(super) fn with_effects(
     let before: Vec<_> = system.servers.iter().map(|server| memory.of(&server.name, begin)).collect();
     let fitted = Fitted::of(kept, traffic, system, &before, question.seed);
     tell(&fitted, &mut answer, question, has_effects);
+    // What a full machine adds to service times is not the servers'.
+    let is_of_servers = fitted.contended().is_none();
     for (known, server) in system.servers.iter().zip(&fitted.servers) {
-        if let Some(fit) = &server.fit {
+        if let Some(fit) = server.fit.as_ref().filter(|_| is_of_servers) {
             memory.add(&known.name, &fit.contention_now, begin, end);
         }
     }

@@ -563,6 +563,20 @@ fn a_loop_that_waits_for_its_own_quota_is_told_so() {
     assert_eq!(silent(&seen, 0.5), [Silence::MachineContended]);
 }
 
+/// Or it would count for a day after the machine is quiet again.
+#[test]
+fn what_was_seen_on_a_machine_that_others_use_is_not_remembered() {
+    let mut seen = OneServer::for_a_minute(|second| 100.0 + 400.0 * (second / 60.0)).run(5);
+    let remembered = |seen: &LiveSnapshot| {
+        let mut memory = HeadroomMemory::default();
+        let answer = judge_remembering(seen, &one(), &asked(0.02), &mut memory);
+        (answer.silent.contains(&Silence::MachineContended), memory.of("a", Stamp(u64::MAX)).len())
+    };
+    assert_eq!(remembered(&seen), (false, 1));
+    seen.windows.iter_mut().for_each(|one| one.used.run_queue = krarup_units::Nanos(400_000_000));
+    assert_eq!(remembered(&seen), (true, 0));
+}
+
 /// What is used up by clients that come with the traffic is full before the server is.
 #[test]
 fn connections_that_grow_with_the_traffic_are_the_limit() {

@@ -26,9 +26,9 @@ use super::rows::{EachVisit, RowGatherer};
 use super::sample::Sample;
 use super::settings::{MOST_REPLICATIONS, Runs, SimulationProgress, SimulationSettings, WarmUpRule};
 use super::tally::{ClassTally, IntervalTally};
-use crate::Error;
 use crate::limits::extremes;
 use crate::network::{ClassWorkload, FeatureKind, Network, StationId, StationKind, Step, Work};
+use crate::{Error, laws};
 
 /// Batches of a pilot at most, and of what is planned; when there are so many, neighbours are
 /// joined.
@@ -661,9 +661,7 @@ fn check_load(network: &Network) -> Result<(), Error> {
             .filter_map(|(class, demands)| Some(class.rate()? * demands[place].seconds))
             .sum();
         let utilization = offered / most_speed(&station.kind);
-        if utilization >= 1.0 {
-            return Err(Error::Unstable { station: station.name.clone(), utilization });
-        }
+        laws::stability(&station.name, utilization, utilization)?;
     }
     let mut held = vec![0.0; network.pools.len()];
     for class in &network.classes {
@@ -671,9 +669,7 @@ fn check_load(network: &Network) -> Result<(), Error> {
     }
     for (pool, held) in network.pools.iter().zip(held) {
         let utilization = held / f64::from(pool.size);
-        if utilization >= 1.0 {
-            return Err(Error::Unstable { station: pool.name.clone(), utilization });
-        }
+        laws::stability(&pool.name, utilization, utilization)?;
     }
     Ok(())
 }
@@ -765,6 +761,19 @@ mod tests {
         let length = plan.checkpoint(96.0, Some(0.02), precision);
         assert!(length.is_some_and(|length| (length - SPARE * 512.0).abs() < 1e-9), "{length:?}");
         assert_eq!(Plan::default().checkpoint(32.0, Some(0.0), 0.0), None, "0 is never");
+    }
+
+    /// The product is below 1 by a rounding, and such a run would go on until memory is full.
+    #[test]
+    fn a_station_that_is_always_busy_is_refused() {
+        let network = crate::form::from_toml(
+            r#"station = [{ name = "db" }]
+               class = [{ name = "c", rate = 1250, path = [{ at = "db", service = "800 us" }] }]"#,
+        )
+        .unwrap();
+        let mut progress = |_: &SimulationProgress| ControlFlow::Continue(());
+        let error = Course::new(&network, &SimulationSettings::default(), &mut progress).err();
+        assert!(matches!(error, Some(Error::Unstable { .. })), "{error:?}");
     }
 
     #[test]

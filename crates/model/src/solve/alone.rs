@@ -322,6 +322,20 @@ mod tests {
         assert_eq!((regular.last().waits[0].mean, regular.last().waits[0].delayed), (0.0, None));
     }
 
+    /// The mean number there was told as 10¹⁶, where no queue settles.
+    #[test]
+    fn a_utilization_of_1_is_refused_however_it_is_rounded() {
+        for (servers, rate, service) in [(1, 160, 6_250), (1, 1_250, 800), (1, 12_500, 80), (29, 50, 580_000)]
+        {
+            let source = format!(
+                r#"station = [{{ name = "db", servers = {servers} }}]
+                class = [{{ name = "c", rate = {rate}, path = [{{ at = "db", service = "{service} us" }}] }}]"#
+            );
+            let error = solve(&from_toml(&source).unwrap(), SolutionMethod::Auto).unwrap_err();
+            assert!(error.to_string().starts_with("db cannot keep up: utilization 1.0000"), "{error}");
+        }
+    }
+
     #[test]
     fn room_for_more_requests_than_the_formulas_take_is_an_error() {
         let alone = r#"station = [{ name = "db", capacity = 1000000000 }]

@@ -280,16 +280,22 @@ fn stable(arrival: f64, service: Seconds, servers: u32) -> Result<(f64, f64), Er
     Ok((m, utilization))
 }
 
+/// At more load than this, e^(−a) is less than the least number.
+const NEVER_EMPTY: f64 = 750.0;
+
 /// Probability of an empty M/M/m, p₀ = C·(1 − ρ)·m! / a^m, in logarithms so that no power
 /// overflows.
 fn empty(servers: u32, load: f64) -> f64 {
-    let delayed = erlang_c(servers, load);
-    let logarithm: f64 = (1..=servers).map(|i| (f64::from(i) / load).ln()).sum();
-    if delayed > 0.0 {
-        (delayed.ln() + (1.0 - load / f64::from(servers)).ln() + logarithm).exp()
-    } else {
-        (-load).exp() // so many servers that no request ever waits: as with a delay
+    // It is e^(−a) at most.
+    if load > NEVER_EMPTY {
+        return 0.0;
     }
+    let delayed = erlang_c(servers, load);
+    if delayed == 0.0 {
+        return (-load).exp(); // so many servers that no request ever waits: as with a delay
+    }
+    let logarithm: f64 = (1..=servers).map(|i| (f64::from(i) / load).ln()).sum();
+    (delayed.ln() + (1.0 - load / f64::from(servers)).ln() + logarithm).exp()
 }
 
 impl OpenStation {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use krarup_units::mistake::system_words;
+use krarup_units::mistake::{system_words, without_number};
 use krarup_units::{Mistake, Nanos};
 use parquet::errors::ParquetError;
 
@@ -84,6 +84,9 @@ fn of_rows(error: &ParquetError) -> String {
             None => cause.to_string(),
         },
         ParquetError::General(what) if what.contains("Invalid Parquet file") => NO_PARQUET.to_owned(),
+        ParquetError::General(what) if what.starts_with(UNWRITTEN) => {
+            without_number(what[UNWRITTEN.len()..].trim_matches('"'))
+        }
         ParquetError::EOF(_) | ParquetError::NeedMoreData(_) => NO_PARQUET.to_owned(),
         other => {
             let text = other.to_string();
@@ -94,3 +97,5 @@ fn of_rows(error: &ParquetError) -> String {
 }
 
 const NO_PARQUET: &str = "it is no Parquet file, or its end is missing";
+/// Before what the system said of the last bytes of a file that was written: a text, in quotes.
+const UNWRITTEN: &str = "fail to get inner writer: ";

@@ -412,6 +412,8 @@ fn text(column: &mut ColumnReader, rows: Option<usize>) -> Result<Values<ByteArr
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
+
     use proptest::prelude::*;
 
     use super::super::{RowFileWriter, RowSettings};
@@ -566,6 +568,31 @@ mod tests {
     fn a_file_without_rows_is_a_file() {
         assert_eq!(read(written(&[])).unwrap(), []);
         assert_eq!(RowFile::from_bytes(written(&[])).unwrap().lost(), 3);
+    }
+
+    /// So many bytes have room.
+    struct DiskRoom(usize);
+
+    impl Write for DiskRoom {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_disk_without_room_for_all_rows_is_no_damaged_file() {
+        let (whole, _) = RowFileWriter::new(Vec::<u8>::new(), RUN).unwrap().finish().unwrap();
+        // The last bytes of a file are written apart.
+        for room in [0, whole.len() - 1] {
+            let rows = RowFileWriter::new(DiskRoom(room), RUN).unwrap();
+            let why = rows.finish().map(drop).unwrap_err().to_string();
+            assert_eq!(why, io::Error::from(io::ErrorKind::StorageFull).to_string(), "{room}");
+        }
     }
 
     #[test]

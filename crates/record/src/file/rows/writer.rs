@@ -168,6 +168,12 @@ impl RowWriter {
         }
     }
 
+    /// Whether it writes one file after the other: what cannot be written costs one of them then,
+    /// and else all rows.
+    pub fn rotates(&self) -> bool {
+        self.intervals.is_some()
+    }
+
     /// Completes the file, and waits until it is written: with every row of those lanes that are
     /// dropped. What another has not handed over is missing.
     ///
