@@ -4,8 +4,9 @@ use std::io::{self, ErrorKind};
 
 use krarup_memcache::response::parse;
 use krarup_memcache::{Expect, Parsed};
+use krarup_net::clock::wall;
 use krarup_net::mio::{Events, Poll, Token};
-use krarup_net::{Clock, Conn, Moved};
+use krarup_net::{Conn, Moved};
 use krarup_units::Nanos;
 
 use crate::clocks::{SecondSearch, ServerSecond};
@@ -17,11 +18,6 @@ const PAUSE: Nanos = Nanos::from_millis(5);
 const MOST_BYTES: usize = 64 << 10;
 
 const SERVER: Token = Token(0);
-
-/// What the wall clock shows, since 1970 (UTC).
-pub(crate) fn wall() -> Nanos {
-    Clock::start().wall_epoch()
-}
 
 /// When a second of the server at this address begins, by our clock of the wall; none where it does
 /// not say until the wall shows `until`.

@@ -146,7 +146,7 @@ impl Collected {
         );
         warnings.extend(warnings_of_counts(&account, &overall, &[load]));
         warnings.extend(warnings_of_classes(&parts));
-        warnings.extend(warnings_of_connections(account.answered, done));
+        warnings.extend(warnings_of_connections(&account, done));
         let mut result = LoadResult {
             format: FORMAT,
             config: load.clone(),
@@ -208,13 +208,14 @@ const BUSY: f64 = 0.9;
 /// Misses are worth a warning from this share on.
 const MISSES: f64 = 0.01;
 
-/// What was given up, and why connections failed where nothing was answered.
-fn warnings_of_connections(answered: u64, done: &[Done]) -> Vec<LoadWarning> {
+/// What was given up, and why connections failed: where some could not be made, or nothing was
+/// answered.
+fn warnings_of_connections(account: &WholeRun, done: &[Done]) -> Vec<LoadWarning> {
     let mut warnings = Vec::new();
     if done.iter().any(|one| one.gave_up) {
         warnings.push(LoadWarning::GaveUp);
     }
-    if answered == 0
+    if (account.connects_failed > 0 || account.answered == 0)
         && let Some(why) = done.iter().find_map(|one| one.failure.clone())
     {
         warnings.push(LoadWarning::ConnectionFailed { why });
@@ -443,6 +444,23 @@ mod tests {
         let result = reported(&load, account, Done { sent: 2, ..Done::default() });
         assert_eq!((result.overall.failed(), result.failed()), (0, 1));
         assert_eq!(result.warnings, [LoadWarning::UnansweredUnmeasured { count: 1, of: 2 }]);
+    }
+
+    /// As where there are fewer file descriptors than connections: those that stand send all of it.
+    #[test]
+    fn connections_that_could_not_be_made_are_told_with_the_reason() {
+        let mut account = Account::new(MeasuredSpan { from: Stamp(0), to: Stamp(1_000_000_000) }, 1);
+        account.connect_failed();
+        let mut visit = Visit::at(Stamp(0), Operation::Get);
+        (visit.taken, visit.replied) = (Stamp(0), Stamp(5_000));
+        let server = ServerVisit::ok(0, visit.taken, visit.replied);
+        account.answered(ReplyClass::Values, &mut visit, server);
+        account.close(Stamp(1_000_000_000));
+        let load = Load { extent: Extent::Seconds(1.0), ..Load::default() };
+        let why = "Too many open files".to_owned();
+        let done = Done { sent: 1, failure: Some(why.clone()), ..Done::default() };
+        let result = reported(&load, account, done);
+        assert_eq!(result.warnings, [LoadWarning::ConnectionFailed { why }]);
     }
 
     #[test]

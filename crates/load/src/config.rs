@@ -276,6 +276,10 @@ impl Load {
             let what = format!("{target} has no name that its certificate could be made out to");
             return Err(Mistake::new(what, "give tls_name (--tls-name NAME)"));
         }
+        if let Some(target) = self.targets.iter().find(|target| target.service().is_some()) {
+            let what = format!("{target} is a service, whose hosts are not looked up here");
+            return Err(Mistake::new(what, "write each server as host:port, with commas between"));
+        }
         CONNECTIONS.check("connections", &self.connections)?;
         THREADS.check("threads", &self.threads)?;
         self.check_threads()?;
@@ -494,6 +498,8 @@ mod tests {
         assert!(check(|load| load.targets.clear()).contains("server"));
         assert!(check(|load| load.connections = 0).contains("1 servers need"));
         assert!(check(|load| load.threads = 51).contains("51 threads"));
+        let service = |load: &mut Load| load.targets[0] = "srv:_memcache._tcp.a.example".parse().unwrap();
+        assert!(check(service).contains("srv:_memcache._tcp.a.example is a service"));
         let share = |number, of| Some(LoadShare { number, of, start_at: None });
         let of = share(1, 50);
         assert_eq!(Load { share: of, ..Load::default() }.check(), Ok(()));

@@ -175,6 +175,14 @@ impl ClientGroup {
         }
     }
 
+    /// Whether no request of its schedule is left to be sent. Closed clients have none.
+    fn has_begun_all(&self) -> bool {
+        match &self.source {
+            RequestSource::Closed => true,
+            RequestSource::Open(arriving) => arriving.budget == 0 || self.arrival.is_none(),
+        }
+    }
+
     /// Whether what becomes due now would wait for an answer.
     fn is_short(&self) -> bool {
         matches!(self.source, RequestSource::Open(_)) && self.idle.is_empty()
@@ -586,16 +594,24 @@ impl GeneratorThread {
         self.next_check = now + Nanos::from_millis(100);
         for number in 0..self.connections.len() {
             let connection = &mut self.connections[number];
+            let is_gone = connection.down.is_some_and(|since| now > since + self.give_up);
             // A client with so many requests to send would never be done without a connection.
             if let Some(owner) = connection.owner {
                 let budget = &mut self.owners[owner as usize].budget;
                 let waits = *budget > 0 || connection.client.has_follow_up();
                 let counted = waits && *budget != u64::MAX;
-                if counted && connection.down.is_some_and(|since| now > since + self.give_up) {
+                if counted && is_gone {
                     *budget = 0;
                     connection.client.forget_follow_ups();
                     self.gave_up = true;
                 }
+            } else if is_gone
+                && connection.client.has_follow_up()
+                && self.groups[usize::from(connection.group)].has_begun_all()
+            {
+                // Nor would an open load be, whose last requests gave rise to these.
+                connection.client.forget_follow_ups();
+                self.gave_up = true;
             }
             let limit = self.request_timeout;
             if limit > Nanos::ZERO && connection.client.oldest().is_some_and(|sent| now > sent + limit) {
@@ -704,10 +720,7 @@ impl GeneratorThread {
             return now >= self.end + self.drain || !self.connections.iter().any(goes_on);
         }
         let begun_all = self.owners.iter().all(|owner| owner.budget == 0)
-            && self.groups.iter().all(|group| match &group.source {
-                RequestSource::Closed => true,
-                RequestSource::Open(arriving) => arriving.budget == 0 || group.arrival.is_none(),
-            });
+            && self.groups.iter().all(ClientGroup::has_begun_all);
         begun_all
             && self.connections.iter().all(|one| one.client.in_flight() == 0 && !one.client.has_follow_up())
     }
@@ -1328,6 +1341,32 @@ mod tests {
         connections[0].down = Some(Stamp(1));
         assert!(connections[0].client.has_follow_up() && !thread.is_done(Stamp(1)));
         let late = Stamp(2) + thread.give_up;
+        thread.check(late);
+        assert!(thread.gave_up && thread.is_done(late));
+    }
+
+    /// The other connection may stand: then the run does not end for want of one.
+    #[test]
+    fn what_an_answer_gave_rise_to_on_a_lost_connection_keeps_no_open_load_from_its_end() {
+        let mix = Mix::Ratio { sets: 0, gets: 1 };
+        let workload = Workload { mix, on_miss: OnMiss::Set, ..Workload::default() };
+        let mut thread = thread(Load { workload, ..open(2) });
+        let GeneratorThread { groups, connections, account, scratch, .. } = &mut thread;
+        let group = &mut groups[0];
+        let RequestSource::Open(arriving) = &mut group.source else { panic!() };
+        let mut shared = ThreadContext { plan: &group.plan, account, scratch, verify: false };
+        let client = &mut connections[0].client;
+        client.issue(Some(Stamp(0)), Stamp(0), &mut arriving.stream, &mut shared);
+        assert_eq!(client.receive(b"END\r\n", Stamp(1), &mut shared), Ok(1));
+        (group.arrival, arriving.budget) = (Some(Stamp(5)), 1);
+        (connections[0].down, connections[1].down) = (Some(Stamp(1)), None);
+        let late = Stamp(2) + thread.give_up;
+        thread.check(late);
+        assert!(thread.connections[0].client.has_follow_up(), "more is to come, and it may come back");
+        let RequestSource::Open(arriving) = &mut thread.groups[0].source else { panic!() };
+        arriving.budget = 0;
+        assert!(!thread.gave_up && !thread.is_done(late));
+        thread.next_check = Stamp(0);
         thread.check(late);
         assert!(thread.gave_up && thread.is_done(late));
     }

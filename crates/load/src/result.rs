@@ -449,7 +449,7 @@ pub enum LoadWarning {
     },
     /// Connections did not stand any more, and a part of the run was given up.
     GaveUp,
-    /// Not one request was answered, and connections failed.
+    /// Connections could not be made during the run, or ended where not one request was answered.
     ConnectionFailed {
         /// Why the last one could not be made, or ended.
         why: String,

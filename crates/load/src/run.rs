@@ -7,6 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use krarup_net::clock::wall;
 use krarup_net::mio::{Events, Poll, Token, Waker};
 use krarup_net::signal::SignalStream;
 use krarup_net::{Clock, processors};
@@ -17,7 +18,7 @@ use krarup_units::mistake::system_words;
 use krarup_units::{Address, Nanos, Seconds};
 
 use crate::account::{Segment, Verified};
-use crate::asking::{self, wall};
+use crate::asking;
 use crate::clocks::ServerSecond;
 use crate::collect::Collected;
 use crate::config::Load;
