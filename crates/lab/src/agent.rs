@@ -25,6 +25,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use krarup_net::clock::wall;
 use krarup_units::{Address, Seconds};
 use rustix::process::{Signal, WaitOptions, kill_process, kill_process_group, wait};
 
@@ -38,7 +39,6 @@ use crate::spec::Action;
 use crate::stop::Stop;
 use crate::testbed::calibrate::calibrate_here;
 use crate::testbed::cap::Cap;
-use crate::testbed::clock::wall;
 use crate::testbed::probe::{ask as ask_station, free_port, round_trips};
 use crate::waiting::{self, pid};
 
@@ -291,26 +291,27 @@ pub struct Order {
 
 /// Runs a program to its end, or ends it when it is asked to or the connection is closed or silent.
 /// Returns the exit code: its own, 0 where a request to end ended it, 128 and the signal's number
-/// where another signal did, 127 where it could not be started.
+/// where another signal did, 127 where there is no such program or it may not be run, 1 where the
+/// system refuses something else, which it may not the next time.
 ///
 /// # Errors
 /// From the system, where it is not the program's fault.
 pub fn run(order: &Order) -> io::Result<u8> {
     let stop = Stop::on_signals()?;
-    let refused = |why: &dyn std::fmt::Display| {
+    let refused = |code: u8, why: &dyn std::fmt::Display| {
         tell_runner(&format!("krarup agent: {why}"));
-        Ok(127)
+        Ok(code)
     };
     if let Some(folder) = &order.folder
         && let Err(error) = fs::create_dir_all(folder)
     {
-        return refused(&format!("{}: {error}", folder.display()));
+        return refused(1, &format!("{}: {error}", folder.display()));
     }
     let Some((program, words)) = order.words.split_first() else {
-        return refused(&"there is nothing to run");
+        return refused(127, &"there is nothing to run");
     };
     let cap = match order.cpu.map(|cpu| Cap::new(cpu, &Ledger::at(&order.run.join(GROUPS)))) {
-        Some(Err(error)) => return refused(&error),
+        Some(Err(error)) => return refused(1, &error),
         Some(Ok(cap)) => Some(cap),
         None => None,
     };
@@ -322,13 +323,18 @@ pub fn run(order: &Order) -> io::Result<u8> {
         .spawn();
     let mut child = match child {
         Ok(child) => child,
-        Err(error) => return refused(&format!("`{program}` cannot be started: {error}")),
+        Err(error) => {
+            let is_missing =
+                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
+            let code = if is_missing { 127 } else { 1 };
+            return refused(code, &format!("`{program}` cannot be started: {error}"));
+        }
     };
     let process = child.id();
     if let Some(Err(error)) = cap.as_ref().map(|cap| cap.hold(process)) {
         let _ = child.kill();
         let _ = child.wait();
-        return refused(&error);
+        return refused(1, &error);
     }
     let (sender, messages) = channel();
     let told = match attend(child, order.accepts, sender) {

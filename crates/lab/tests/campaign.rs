@@ -330,6 +330,12 @@ fn the_anchor_is_run_beside_no_trial_that_is_certain_to_fail() {
         let ended = run(&spec, &folder, &mut testbed).unwrap();
         assert_eq!((testbed.run, ended.given_up.len()), (trials, 3), "tried in the first block alone");
     }
+    // It alone is left of the later blocks: its runs never agree.
+    let until = "repetitions = { min = 2, max = 5, until = \"cov(throughput) <= 5 %\" }";
+    let spec = Spec::parse(&text(&format!("{until}\n{anchor}")), "spec.toml").unwrap();
+    let mut testbed = Made { fails, certain: fails, ..Made::new(&stop) };
+    let ended = run(&spec, &fresh("campaign-certain-until"), &mut testbed).unwrap();
+    assert_eq!((testbed.run, ended.given_up.len()), (2 * (5 + 2) + 1, 5));
 }
 
 #[test]

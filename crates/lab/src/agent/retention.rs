@@ -28,9 +28,22 @@ pub(super) fn remove_unused(run: &Path) {
     let is_own = |build: &str| own.parent().is_some_and(|own| own.ends_with(build));
     let builds = folders(cache).filter(|build| is_build(&name(build)) && !is_own(&name(build)));
     for build in builds.filter(is_old) {
-        let _ = fs::remove_file(build.join("krarup"));
+        copies(&build).for_each(|copy| _ = fs::remove_file(copy));
         let _ = fs::remove_dir(build);
     }
+}
+
+/// The program of a build, and copies of it that were cut off as they came: the number of the shell
+/// that took one in stands behind its name.
+fn copies(build: &Path) -> impl Iterator<Item = PathBuf> {
+    let is_copy = |name: &str| {
+        let rest = name.strip_prefix("krarup");
+        rest.is_some_and(|rest| {
+            rest.is_empty() || rest.strip_prefix('.').is_some_and(|shell| shell.parse::<u32>().is_ok())
+        })
+    };
+    let entries = fs::read_dir(build).into_iter().flatten().filter_map(Result::ok);
+    entries.map(|entry| entry.path()).filter(move |path| is_copy(&name(path)))
 }
 
 fn folders(of: &Path) -> impl Iterator<Item = PathBuf> {
@@ -76,6 +89,8 @@ mod tests {
             let folder = cache.join(name);
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("krarup"), "").unwrap();
+            // It was cut off as it came.
+            fs::write(folder.join("krarup.4711"), "").unwrap();
             let at = SystemTime::UNIX_EPOCH + Duration::from_secs(day * 24 * 3_600);
             File::open(&folder).unwrap().set_modified(at).unwrap();
             folder

@@ -3,10 +3,10 @@
 use std::str::FromStr;
 
 use krarup_settings::kind::{
-    BANDWIDTH, Duration, FromText, Inline, List, Located, Number, Optional, TEXT, Word,
+    ADDRESS, BANDWIDTH, Duration, FromText, Inline, List, Located, Number, Optional, TEXT, Word,
 };
 use krarup_settings::{Mistake, settings};
-use krarup_units::{Nanos, Seconds};
+use krarup_units::{Address, Nanos, Seconds};
 use toml::Spanned;
 
 use super::factor::{WORDS, names_in};
@@ -75,7 +75,7 @@ settings! {
         /// `{server2}` … are one of them, `{server1.host}` and `{server1.port}` its parts).
         command: Vec<Spanned<String>> = Vec::new(), WORDS, example = "[\"memcached\", \"-p\", \"{port}\"]";
         /// Those that run already, as `HOST:PORT`. They are told nothing: no `count`, no `flags`.
-        addresses: Vec<String> = Vec::new(), List(TEXT), example = "[\"10.0.0.4:11211\"]";
+        addresses: Vec<Address> = Vec::new(), List(ADDRESS), example = "[\"10.0.0.4:11211\"]";
         /// The machines they run on, in turn; without, those of the inventory's group of the
         /// station's name: `"user@host:port"`, a host or a group of the inventory, or a table. Only
         /// in `ssh`.

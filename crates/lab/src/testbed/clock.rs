@@ -6,8 +6,6 @@
 //! theirs        ╲──── theirs ───╱
 //! ```
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use krarup_units::{Mistake, Nanos, Seconds};
 use serde::{Deserialize, Serialize};
 
@@ -78,11 +76,6 @@ impl Offset {
             )
         })
     }
-}
-
-/// The time on the wall.
-pub fn wall() -> Nanos {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(Nanos::ZERO, Nanos::from)
 }
 
 #[cfg(test)]

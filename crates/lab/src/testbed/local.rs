@@ -113,6 +113,7 @@ impl<'a> Local<'a> {
         let measured = trial.measure(&mut stations, lead, &mut outcome.commands);
         self.lead = next_lead(self.lead, first_lead(self.spec), measured.as_ref().err());
         let measured = measured?;
+        trial.thaw(&mut stations)?;
         trial.keep_counted(&counted, &trial.counted(&stations)?)?;
         let mut spent_by = busy(self.spec, cell, &middleware, &servers.running);
         end(&mut middleware)?;

@@ -8,11 +8,12 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use krarup_net::clock::wall;
 use krarup_units::Address;
 use krarup_units::{Mistake, Nanos, Seconds};
 
 use super::calibrate::LimitCalibration;
-use super::clock::{ClockExchange, Offset, wall};
+use super::clock::{ClockExchange, Offset};
 use super::error::StationError;
 use super::process::{ChildProcess, Drain, Feed, PATIENCE, keep_all};
 use super::transport::Transport;

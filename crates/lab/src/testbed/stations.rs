@@ -165,9 +165,9 @@ pub fn kind(servers: &StationSpec, hosts: &Hosts) -> Result<String, StationError
         Some(_) => Ok(cache()),
         None if servers.addresses.is_empty() => Ok(servers.command[0].get_ref().clone()),
         None => {
-            let addresses = parse(&servers.addresses)?;
             let from = hosts.host('c', 1);
-            let mut versions = addresses
+            let mut versions = servers
+                .addresses
                 .iter()
                 .map(|address| tell_version(&from, address))
                 .collect::<Result<Vec<_>, _>>()?;
@@ -214,12 +214,6 @@ fn not_installed(host: &Host) -> StationError {
 
 fn cache() -> String {
     format!("krarup cache {}", env!("CARGO_PKG_VERSION"))
-}
-
-fn parse(addresses: &[String]) -> Result<Vec<Address>, StationError> {
-    let read =
-        |text: &String| text.parse().map_err(|why: Mistake| StationError::new(format!("server {text}"), why));
-    addresses.iter().map(read).collect()
 }
 
 /// The words that a cell's stations of one kind differ in.
@@ -315,8 +309,7 @@ impl Starter {
         commands: &mut Vec<String>,
     ) -> Result<Vec<Running>, StationError> {
         if !station.addresses.is_empty() {
-            let addresses = parse(&station.addresses)?;
-            return Ok(addresses.into_iter().map(running).collect());
+            return Ok(station.addresses.iter().cloned().map(running).collect());
         }
         let flags = cell.render(&station.flags);
         (1..=cell.count(station, station.usual_servers()))
@@ -363,8 +356,7 @@ impl Starter {
     ) -> Result<Vec<Running>, StationError> {
         let flags = cell.render(&station.flags);
         if !station.addresses.is_empty() {
-            let addresses = parse(&station.addresses)?;
-            return Ok(addresses.into_iter().map(running).collect());
+            return Ok(station.addresses.iter().cloned().map(running).collect());
         }
         let start = |number: u32| {
             let (name, host) = (format!("middleware {number}"), self.host('m', number));
@@ -612,10 +604,11 @@ impl Starter {
         address: &Address,
         commands: &mut Vec<String>,
     ) -> Result<ChildProcess, StationError> {
-        let ip = address
-            .host
-            .parse()
-            .map_err(|_| StationError::new(name, format!("{} is no address", address.host)))?;
+        let ip = address.host.parse().map_err(|_| {
+            let what = format!("`{}` is no address in numbers, which this program needs", address.host);
+            let hint = "write the number as `address` of the host, or as krarup_address in the inventory";
+            StationError { certain: true, ..StationError::new(name, Mistake::new(what, hint)) }
+        })?;
         let to = SocketAddr::new(ip, address.port);
         let mut process = self.start(name, host, words, (None, Some(to)), commands)?;
         self.learn_number(host, &mut process)?;
@@ -800,6 +793,15 @@ mod tests {
     fn a_program_listens_at_an_address_of_either_kind() {
         let at = |address: &str| any_port(&Host { address: address.into(), ..Host::here() });
         assert_eq!([at("10.0.0.4"), at("fd00::4")], ["10.0.0.4:0", "[fd00::4]:0"]);
+    }
+
+    /// Each attempt would end like the first.
+    #[test]
+    fn a_host_that_is_a_name_is_refused_for_certain_where_a_program_needs_its_number() {
+        let (host, address) = (Host::here(), Address { host: "a.example".into(), port: 1 });
+        let begun = starter().start_until_it_accepts("server 1", &host, &[], &address, &mut Vec::new());
+        let error = begun.unwrap_err();
+        assert!(error.certain && error.to_string().contains("no address in numbers"), "{error}");
     }
 
     #[test]

@@ -15,12 +15,13 @@ use krarup_load::random;
 use krarup_load::result::Generator;
 use krarup_load::run::TOO_LATE;
 use krarup_net::Clock;
+use krarup_net::clock::wall;
 use krarup_record::watch::Watch;
 use krarup_units::{Address, Mistake, Nanos, Seconds, Stamp, text};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::clock::{Offset, wall};
+use super::clock::Offset;
 use super::delivered::{DeliveredShare, LimitedStation, limited};
 use super::error::StationError;
 use super::host::Host;
@@ -375,6 +376,19 @@ impl<'a> TrialRun<'a> {
             Some(LimitedStation { name, process: ended.id, share, throttled: ended.throttled? })
         }));
         Ok(Measured { watched, links, delays: delays.collect(), limited: limited_now })
+    }
+
+    /// Lets middlewares go on that a fault has left standing still: they would not tell what they
+    /// have counted.
+    pub(super) fn thaw(&self, stations: &mut RunningStations<'_>) -> Result<(), StationError> {
+        for fault in &self.faults {
+            if let FaultTarget::Middleware(number) = fault.get_ref().station
+                && let Some(running) = stations.middleware.get_mut(number as usize - 1)
+            {
+                self.starter.apply(running, Action::Thaw, &mut Vec::new())?;
+            }
+        }
+        Ok(())
     }
 
     /// Refuses what was measured where a station has ended by itself.
@@ -1052,9 +1066,13 @@ fn forget(one: &Running, word: &str) -> Result<(), StationError> {
 mod tests {
     use std::process::Command;
 
+    use super::super::hosts::Hosts;
+    use super::super::stations::{Caps, LoadSeconds};
     use super::*;
+    use crate::ledger::Ledger;
     use crate::plan::{Plan, anchor_run};
     use crate::stop::Stop;
+    use crate::waiting;
 
     const TWO: &str = r#"
 title = "t"
@@ -1090,6 +1108,42 @@ flags = ["--rate", "100", "--connections", "$clients"]
         let clients = clients(text, cell, repetition, attempt);
         let told = ["warm-up", "measured load"].map(|phase| clients.words(phase, 1.0, &|_| Vec::new()));
         told.iter().flatten().map(|words| words[1].parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_middleware_that_a_fault_has_frozen_goes_on_after_the_load() {
+        let between = "[stations.middleware]\nprogram = \"proxy\"\n";
+        let fault = "[[fault]]\nstation = \"middleware 1\"\nat = \"1s\"\ndo = \"freeze\"\n";
+        let spec = Spec::parse(&format!("{TWO}{between}{fault}"), "spec.toml").unwrap();
+        let plan = Plan::of(&spec);
+        let starter = Starter {
+            krarup: PathBuf::new(),
+            stop: Stop::default(),
+            ledger: Ledger::at(Path::new("")),
+            hosts: Hosts::Here,
+            caps: Caps::default(),
+            calibrations: Vec::new(),
+            seconds: LoadSeconds::default(),
+        };
+        let due = DueTrial { cell: &plan.cells[0], repetition: 0, attempt: 0 };
+        let trial = TrialRun::new(&spec, &starter, &due, Path::new("")).unwrap();
+        let words = ["sh", "-c", "echo listening on 127.0.0.1:1 >&2; exec sleep 1000"].map(str::to_owned);
+        let commands = &mut Vec::new();
+        let ready = (None, PATIENCE);
+        let running = starter.start_that_announces("middleware 1", Host::here(), &words, ready, commands);
+        let mut middleware = [running.unwrap()];
+        let process = middleware[0].process.as_ref().unwrap().id();
+        let stands_still = || {
+            let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+            stat.rsplit_once(") ").unwrap().1.starts_with('T')
+        };
+        starter.apply(&mut middleware[0], Action::Freeze, commands).unwrap();
+        while !stands_still() {
+            waiting::blindly(waiting::LOOK);
+        }
+        let mut stations = RunningStations { servers: &mut [], middleware: &mut middleware };
+        trial.thaw(&mut stations).unwrap();
+        assert!(!stands_still());
     }
 
     #[test]

@@ -32,8 +32,7 @@ impl Sockets {
     pub fn new() -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let usual = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let short = usual.is_dir() && usual.as_os_str().len() < LONGEST_SOCKET / 2;
-        let place = if short { usual } else { PathBuf::from("/tmp") };
+        let place = place(usual);
         // Another may have made one of this name, and must not be trusted with it: then the next.
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -50,6 +49,15 @@ impl Sockets {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+}
+
+/// Where their folder is made: there, unless the path of a socket would be too long, or ssh would
+/// take a part of it for something else, as what stands behind a blank.
+fn place(usual: PathBuf) -> PathBuf {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./".contains(letter);
+    let is_short = |path: &str| path.len() < LONGEST_SOCKET / 2;
+    let fits = usual.to_str().is_some_and(|path| is_short(path) && path.chars().all(is_plain));
+    if fits && usual.is_dir() { usual } else { PathBuf::from("/tmp") }
 }
 
 impl Drop for Sockets {
@@ -212,6 +220,21 @@ mod tests {
             words.contains(&"BatchMode=yes".to_owned()) && words.contains(&"ControlPath=/tmp/x/1".to_owned())
         );
         assert!(!words.iter().any(|word| word.contains("StrictHostKeyChecking")), "{words:?}");
+    }
+
+    #[test]
+    fn sockets_are_where_ssh_understands_their_path() {
+        let root = PathBuf::from(format!("/tmp/krarup-{}", std::process::id()));
+        let folder = |name: &str| {
+            let folder = root.join(name);
+            fs::create_dir_all(&folder).unwrap();
+            folder
+        };
+        let places = ["plain", "a blank", "%h", &"long".repeat(10)].map(|name| place(folder(name)));
+        fs::remove_dir_all(&root).unwrap();
+        let usual = PathBuf::from("/tmp");
+        assert_eq!(places, [root.join("plain"), usual.clone(), usual.clone(), usual.clone()]);
+        assert_eq!(place(root), usual, "there is no such folder");
     }
 
     #[test]
