@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
-use krarup_lab::testbed::clock::wall;
+use krarup_net::clock::wall;
 use krarup_units::text::{duration, parse_instant};
 use krarup_units::{Mistake, Nanos};
 

@@ -55,7 +55,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "LIMIT", value_parser = limit(), hide_possible_values = true)]
     fail_if: Vec<RegressionLimit>,
     /// With which probability the repetitions that are named would decide
-    #[arg(long, value_name = "SHARE", default_value = "0.8", value_parser = power)]
+    #[arg(long, value_name = "SHARE", default_value = "0.8", requires = "fail_if", value_parser = power)]
     power: f64,
     #[command(flatten)]
     form: OutputForm,

@@ -61,6 +61,12 @@ impl Choice {
             "auto" => Self::Program("auto"),
             "memcached" => Self::Program("memcached"),
             "embedded" => Self::Program("cache"),
+            _ if !text.contains(':') => {
+                let words = ["auto", "memcached", "embedded"].into_iter();
+                let wrong = Mistake::none_of(format!("`{text}` are no servers"), text, words);
+                let hint = format!("{}, or addresses: HOST:PORT,HOST:PORT", wrong.hint);
+                return Err(Mistake { hint, ..wrong });
+            }
             _ => Self::Running(text.split(',').map(str::parse).collect::<Result<_, _>>()?),
         })
     }

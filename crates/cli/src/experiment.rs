@@ -225,8 +225,7 @@ impl SpecSource {
         name: &str,
         text: String,
     ) -> Result<Self, Failure> {
-        let spec = parse(&text, name)
-            .map_err(|mistakes| Failure::from(mistakes).or_hint("docs/reference/spec.md lists every key"))?;
+        let spec = parse(&text, name).map_err(refused)?;
         Ok(Self { text, spec, base: PathBuf::from(".") })
     }
 
@@ -258,8 +257,27 @@ impl SpecSource {
             changes.set(&["testbed"], testbed);
             how.push(testbed);
         }
-        Ok(Self { base, ..Self::of(&format!("{name} ({})", how.join(", ")), changes.source())? })
+        let (changed, called) = (changes.source(), format!("{name} ({})", how.join(", ")));
+        let spec = Spec::parse(&changed, &called)
+            .map_err(|mistakes| refused(where_written(&mistakes, (&name, &text), &called)))?;
+        Ok(Self { text: changed, spec, base })
     }
+}
+
+/// Why a spec is none.
+fn refused(mistakes: Mistakes) -> Failure {
+    Failure::from(mistakes).or_hint("docs/reference/spec.md lists every key")
+}
+
+/// The mistakes of a spec that flags have changed, and that is `called` so, where they stand in its
+/// file. What only the change has made stands on no line.
+fn where_written(changed: &Mistakes, (name, text): (&str, &str), called: &str) -> Mistakes {
+    let mut written = Spec::parse(text, name).map_or_else(|written| written.0, |_| Vec::new());
+    written.retain(|one| changed.0.iter().any(|other| other.what == one.what));
+    let is_new = |one: &&Mistake| !written.iter().any(|other| other.what == one.what);
+    let new = changed.0.iter().filter(is_new);
+    let new: Vec<Mistake> = new.map(|one| Mistake { place: called.to_owned(), ..one.clone() }).collect();
+    Mistakes([written, new].concat())
 }
 
 /// Why there is no spec: no file, and none of those that come with the program.

@@ -168,7 +168,7 @@ fn on_the_line(error: &clap::Error) -> Mistake {
             let (value, known) = (one(ContextKind::InvalidValue), all(ContextKind::ValidValue));
             refused(error, &value, &known).of(&argument)
         }
-        ErrorKind::UnknownArgument if argument.parse::<f64>().is_ok() => {
+        ErrorKind::UnknownArgument if argument.starts_with('-') && argument.parse::<f64>().is_ok() => {
             Mistake::new(format!("`{argument}` is below zero"), "a number of 0 or more is asked for")
         }
         ErrorKind::UnknownArgument if argument.starts_with('-') => {
@@ -190,11 +190,15 @@ fn on_the_line(error: &clap::Error) -> Mistake {
         }
         ErrorKind::ArgumentConflict if error.get(ContextKind::PriorArg).is_some() => {
             let prior: Vec<_> = all(ContextKind::PriorArg).iter().map(|shown| name(shown)).collect();
+            if prior == [argument.as_str()] {
+                return Mistake::new(format!("{argument} is given more than once"), "give it once");
+            }
             Mistake::new(
                 format!("{argument} and {} exclude each other", prior.join(", ")),
                 "give one of them",
             )
         }
+        ErrorKind::InvalidUtf8 => Mistake::plain("a word of the command is no text in UTF-8"),
         _ => {
             // What is wrong comes first, over as many lines as it likes, and ends with an empty
             // line.
@@ -239,5 +243,24 @@ fn refused(error: &clap::Error, value: &str, known: &[String]) -> Mistake {
             },
             None => Mistake::plain(source.to_string()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use clap::{Arg, Command};
+
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_text_is_told_so() {
+        let words = [OsString::from("tool"), "--name".into(), OsString::from_vec(vec![b'a', 0xff])];
+        let tool = Command::new("tool").arg(Arg::new("name").long("name"));
+        let error = tool.try_get_matches_from(words).unwrap_err();
+        let failure = Failure::command_line(&error, Some("tool"));
+        assert_eq!(failure.message(), "a word of the command is no text in UTF-8");
     }
 }

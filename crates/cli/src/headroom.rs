@@ -87,9 +87,9 @@ pub(crate) struct HeadroomArgs {
     /// Print JSON with full precision
     #[arg(long)]
     json: bool,
-    /// Decides all random numbers: the same rows and seed give the same bytes
-    #[arg(long, value_name = "N", default_value_t = SEED, value_parser = count::<u64>)]
-    seed: u64,
+    /// Decides all random numbers: the same rows and seed give the same bytes [default: 1]
+    #[arg(long, value_name = "N", value_parser = count::<u64>)]
+    seed: Option<u64>,
 }
 
 /// How often a proxy is asked until a capacity is stated: its answers are that old at most.
@@ -147,6 +147,7 @@ impl HeadroomArgs {
             HeadroomOf::Series
                 if of_rows
                     || self.workers.is_some()
+                    || self.seed.is_some()
                     || self.until_stated.is_some()
                     || !self.what_if.is_empty() =>
             {
@@ -168,7 +169,7 @@ impl HeadroomArgs {
 
     /// Asks a running proxy, once or, so far apart, until a capacity is stated.
     fn ask(&self, address: &Address, apart: Duration) -> Result<Headroom, Failure> {
-        let mut query = format!("/headroom?seed={}", self.seed);
+        let mut query = format!("/headroom?seed={}", self.seed.unwrap_or(SEED));
         let target = self.percentile()?.map(|target| ("target", target.to_string()));
         let changes = self.what_if.iter().map(|change| ("what-if", change.to_string()));
         for (name, value) in target.into_iter().chain(changes) {
@@ -264,7 +265,7 @@ impl HeadroomArgs {
             server_names: self.server_names.clone(),
             from: self.from,
             to: self.to,
-            seed: self.seed,
+            seed: self.seed.unwrap_or(SEED),
         })
     }
 

@@ -56,11 +56,11 @@ pub(crate) struct LoadArgs {
     print_config: bool,
     /// Print every call of memtier_benchmark in a script as a call of krarup load, and end;
     /// --print-config makes files of these
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "json", "csv", "hlog", "rows"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "share", "populate", "populate_only", "start_at", "find_max", "json", "csv", "hlog", "rows"])]
     from_memtier: Option<PathBuf>,
     /// Print what memtier_benchmark wrote, its table or its JSON, as JSON in seconds and per
     /// second, and end
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "from_memtier", "csv", "hlog", "rows"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "from_memtier", "share", "populate", "populate_only", "start_at", "find_max", "csv", "hlog", "rows"])]
     memtier_result: Option<PathBuf>,
     /// Merge results that several generators wrote with --json into that of all, and end
     #[arg(long, value_name = "FILE", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["config", "print_config", "from_memtier", "memtier_result", "populate", "populate_only", "start_at", "find_max", "csv", "hlog", "rows"])]
@@ -161,11 +161,36 @@ fn wrong(mistakes: impl Into<Mistakes>) -> Failure {
 
 /// The load that these words ask for, where the subcommand would take them.
 pub(crate) fn asked(args: &LoadArgs) -> Result<Load, Failure> {
-    args.settings()?.load().map_err(wrong)
+    loaded(args, &args.settings()?)
+}
+
+/// The load of these settings, which the flags are among.
+fn loaded(args: &LoadArgs, settings: &LoadConfig) -> Result<Load, Failure> {
+    let load = settings.load().map_err(wrong)?;
+    if !load.replays() && args.flags.said().any(|(row, _)| row.key == "replay_speed") {
+        return Err(Failure::usage("--replay-speed is of a trace, and none is sent")
+            .hint("name the trace with --replay"));
+    }
+    Ok(load)
+}
+
+/// Refuses flags that say what is sent where nothing is.
+fn sends(args: &LoadArgs) -> Result<(), Failure> {
+    let reading = [
+        ("--merge", !args.merge.is_empty()),
+        ("--from-memtier", args.from_memtier.is_some()),
+        ("--memtier-result", args.memtier_result.is_some()),
+    ];
+    let reading = reading.into_iter().find(|(_, is_given)| *is_given);
+    let (Some((reads, _)), Some((row, _))) = (reading, args.flags.said().next()) else { return Ok(()) };
+    let flag = row.flag_name();
+    Err(Failure::usage(format!("{reads} sends nothing, and --{flag} says what is sent"))
+        .hint(format!("leave out --{flag}")))
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
+    sends(args)?;
     // Where there is no result the file is not asked for.
     let json = args.json.as_deref().filter(|_| !args.print_config && !args.populate_only);
     json.map_or(Ok(()), written::writable)?;
@@ -196,7 +221,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     if args.find_max.is_some() && !["rate", "replay", "think"].iter().any(|key| settings.says(key)) {
         settings = settings.with_flags([("rate", "1000".to_owned())]).map_err(wrong)?;
     }
-    let load = own_share(args, settings.load().map_err(wrong)?)?;
+    let load = own_share(args, loaded(args, &settings)?)?;
     let search = args.find_max.map(|p99| searched(&load, p99).map(|open| (p99, open))).transpose()?;
     krarup_net::files::allow_many();
     let mut tell = observer(args.progress);

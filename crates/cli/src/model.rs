@@ -82,7 +82,10 @@ pub(crate) fn run(args: &ModelArgs) -> Result<(), Failure> {
         if let Some(fields) = value.as_object_mut() {
             fields.entry("notes").or_insert_with(|| serde_json::json!(answer.notes));
         }
-        println!("{value:#}");
+        // A part that went to stdout is all that stands there.
+        if !value.is_null() {
+            println!("{value:#}");
+        }
     } else {
         for (index, table) in
             answer.full.as_ref().filter(|_| output.csv).unwrap_or(&answer.tables).iter().enumerate()

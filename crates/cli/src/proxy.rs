@@ -71,7 +71,7 @@ pub(crate) struct ProxyArgs {
     print_config: bool,
     /// Print what another program's configuration is in ours, and end: twemproxy's nutcracker.yml,
     /// or mcrouter's JSON
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "check"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "print_config", "check", "stats_dir", "json"])]
     import: Option<PathBuf>,
     /// Check the configuration and end
     #[arg(long, conflicts_with = "print_config")]
@@ -185,6 +185,21 @@ impl ProxyArgs {
         Ok(Some(begun))
     }
 
+    /// A flag that sets something, if there is one.
+    fn setting(&self) -> Option<String> {
+        let of_proxy = self.proxy.said().map(|(row, _)| row.flag_name());
+        let of_pool = self.pool.said().map(|(row, _)| row.flag_name());
+        let of_edge = self.edge.said().map(|(row, _)| row.flag_name());
+        let mut named = of_proxy.chain(of_pool).chain(of_edge);
+        let others = [
+            ("-l", self.address.is_some()),
+            ("-p", self.port.is_some()),
+            ("--sharded", self.sharded.is_some()),
+        ];
+        let other = others.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag.to_owned());
+        named.next().map(|name| format!("--{name}")).or(other)
+    }
+
     /// Whether a flag gives the main pool's `key`.
     fn says(&self, key: &str) -> bool {
         self.pool.said().any(|(row, _)| row.key == key)
@@ -235,7 +250,7 @@ fn telling_places(mut places: Vec<String>, listens: Arc<AtomicBool>) -> impl FnM
 /// Runs the subcommand.
 pub(crate) fn run(args: &ProxyArgs) -> Result<(), Failure> {
     if let Some(path) = &args.import {
-        return import(path);
+        return import(args, path);
     }
     // A name service may be slow: a reload that is asked for meanwhile is done later.
     krarup_net::signal::keep_reloads()
@@ -402,8 +417,12 @@ fn tell_shares(config: &Config, topology: &Topology) {
 }
 
 /// Prints the configuration that another program's is in ours; what works otherwise is also said.
-fn import(path: &Path) -> Result<(), Failure> {
+fn import(args: &ProxyArgs, path: &Path) -> Result<(), Failure> {
     let name = path.display();
+    if let Some(flag) = args.setting() {
+        let what = format!("--import prints what {name} says, and {flag} would not be in it");
+        return Err(Failure::usage(what).hint(format!("leave out {flag}, and set it in what is printed")));
+    }
     let text = input::text(path).map_err(|why| why.or_hint(UNDERSTOOD))?;
     let imported =
         Imported::read(&text).map_err(|why| Failure::usage(why.of(&name.to_string())).or_hint(UNDERSTOOD))?;

@@ -13,7 +13,7 @@ use krarup_units::text::count;
 use krarup_units::{Mistake, Nanos, Seconds, Stamp};
 
 use crate::failure::Failure;
-use crate::{input, rows, trials};
+use crate::{input, output, rows, trials};
 
 /// The seed unless another is said.
 pub(crate) const SEED: u64 = 1;
@@ -57,16 +57,17 @@ struct KnownProxy {
 }
 
 impl KnownProxy {
-    /// What stands beside the rows: with them, or with their folder.
-    fn beside(rows: &Path) -> Result<Self, Failure> {
+    /// What stands beside the rows: with them, or with their folder. None where nothing does, as of
+    /// a proxy that has not ended.
+    fn beside(rows: &Path) -> Result<Option<Self>, Failure> {
         let with = [rows.join("summary.json"), rows.with_file_name("summary.json")];
         let Some(summary) = with.into_iter().find(|file| file.is_file()) else {
-            return Ok(Self::default());
+            return Ok(None);
         };
         let summary: MiddlewareSummary = input::json(&summary)?;
         let names = summary.servers.into_iter().map(|server| server.name).collect();
         let (workers, free_when_answered) = (summary.run.workers, summary.run.free_when_answered);
-        Ok(Self { names, workers, free_when_answered })
+        Ok(Some(Self { names, workers, free_when_answered }))
     }
 
     /// The same with what was said instead.
@@ -102,7 +103,9 @@ pub(crate) fn judge_rows(args: &RowsQuestion, path: &Path) -> Result<Headroom, F
         }
         args.what_if.clone()
     };
-    let known = KnownProxy::beside(path)?.or(args);
+    let beside = KnownProxy::beside(path)?;
+    let are_workers_known = beside.is_some() || args.workers.is_some();
+    let known = beside.unwrap_or_default().or(args);
     let mut runs = rows::runs(path)?;
     let (name, run) = runs.remove(0);
     if let Some((another, _)) = runs.first() {
@@ -115,8 +118,15 @@ pub(crate) fn judge_rows(args: &RowsQuestion, path: &Path) -> Result<Headroom, F
     if let Some(why) = unfit(&run, &known)? {
         return Err(Failure::usage(why).at(&name));
     }
+    if !are_workers_known {
+        eprintln!("{}", output::talk(NO_SUMMARY));
+    }
     judge_run(&name, &run, (args.from, args.to), &known, (args.target, args.seed), changes)
 }
+
+/// Workers that were full first would not be seen.
+const NO_SUMMARY: &str = "warning: there is no summary.json beside these rows, which a proxy writes when it \
+    ends: workers count as unlimited; --workers says how many the proxy had";
 
 /// Of how many rows one may be missing, or one visit in none of them.
 const ONE_MISSING_OF: u64 = 100;
@@ -227,7 +237,7 @@ fn of_trial(
         return input::json(&said).map(Some);
     }
     let Some(rows) = rows::of_program(&of_proxy)? else { return Ok(None) };
-    let known = known(KnownProxy::beside(&of_proxy)?);
+    let known = known(KnownProxy::beside(&of_proxy)?.unwrap_or_default());
     if unfit(&rows, &known)?.is_some() {
         return Ok(None);
     }

@@ -25,7 +25,7 @@ use crate::failure::Failure;
 /// What it did is proven, and `krarup headroom` counts with it for a day. Ctrl-C ends it too.
 ///
 /// Exit code: 0 where something is proven, 3 where nothing is, 2 where it was refused, 1 where the
-/// proxy no longer answers.
+/// proxy no longer answers, or the report cannot be written.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     krarup redline 127.0.0.1:9151 --dry-run\n  \

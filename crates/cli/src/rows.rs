@@ -44,7 +44,8 @@ impl RowFileArgs {
     /// Rows into `path`, or below it: of a program that is called `usual` unless it has a name.
     pub(crate) fn plan(&self, path: PathBuf, usual: impl FnOnce() -> String) -> RowPlan {
         let instance = self.instance.clone().unwrap_or_else(usual);
-        RowPlan { every: self.rows_every, on_trouble: warn, ..RowPlan::of(path, instance) }
+        let on_trouble = if self.are_several() { warn } else { warn_of_all };
+        RowPlan { every: self.rows_every, on_trouble, ..RowPlan::of(path, instance) }
     }
 
     /// Whether there are to be several files.
@@ -63,6 +64,11 @@ impl RowKeyArgs {
 /// Says at once that rows are dropped: the program may go on for days.
 fn warn(error: &FileError) {
     eprintln!("warning: rows cannot be written: {error}; they are dropped");
+}
+
+/// The same of a single file, of which no part is kept.
+fn warn_of_all(error: &FileError) {
+    eprintln!("warning: rows cannot be written: {error}; no row of this run is kept, not even those before");
 }
 
 fn interval(text: &str) -> Result<Nanos, Mistake> {
@@ -160,8 +166,8 @@ fn folder_of_series(file: &Path) -> &Path {
 
 /// Completes the files, and tells what is in them and what is not, on stderr.
 pub(crate) fn finish(writer: RowWriter, name: &str) -> Result<(), Failure> {
-    let written =
-        writer.finish().map_err(|why| Failure::run(format!("the rows are not all written: {why}")))?;
+    let lost = if writer.rotates() { "the rows are not all written" } else { "no row of this run is kept" };
+    let written = writer.finish().map_err(|why| Failure::run(format!("{lost}: {why}")))?;
     eprintln!("{} rows in {name}", written.rows);
     if written.lost > 0 {
         eprintln!("warning: {} rows were dropped because the disk was too slow, or full", written.lost);
@@ -171,7 +177,20 @@ pub(crate) fn finish(writer: RowWriter, name: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use krarup_record::file::RunMetadata;
+    use krarup_units::Stamp;
+
     use super::*;
+
+    /// Of one file nothing is kept: what is under its name is of an earlier run.
+    #[test]
+    fn where_the_disk_is_full_it_is_said_which_rows_are_missing() {
+        let run = RunMetadata { epoch_unix: Nanos(0) };
+        let one_file = RowPlan::of("/dev/full".into(), String::new());
+        let writer = RowWriter::begin(&one_file, (run, false), || Stamp(0), || Nanos(0)).unwrap();
+        let why = finish(writer, "rows.parquet").unwrap_err().message();
+        assert!(why.starts_with("no row of this run is kept: /dev/full: "), "{why}");
+    }
 
     #[test]
     fn an_address_that_others_have_too_is_named_by_the_machine() {

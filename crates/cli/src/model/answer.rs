@@ -11,5 +11,6 @@ pub(super) struct Answer {
     /// Tables with every row, where `tables` shows a selection.
     pub(super) full: Option<Vec<ResultTable>>,
     pub(super) figures: Vec<Figure>,
+    /// Null where nothing is left to say.
     pub(super) value: serde_json::Value,
 }

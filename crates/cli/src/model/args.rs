@@ -99,7 +99,9 @@ pub(super) struct CsvArgs {
     pub(super) middlewares: u64,
 }
 
+// What Prometheus is asked for is in seconds.
 #[derive(Args)]
+#[command(mut_arg("prometheus", |arg| arg.conflicts_with_all(["unit", "middlewares"])))]
 #[command(after_help = "Examples:\n  \
     krarup model calibrate runs/ --cores 8\n  \
     krarup model calibrate rows.csv --unit ms --cores 8 --out model.json")]
@@ -137,7 +139,10 @@ fn bandwidth(text: &str) -> Result<f64, Mistake> {
     }
 }
 
+// Both are of the rows that the model is set beside.
 #[derive(Args)]
+#[command(mut_arg("unit", |arg| arg.requires("against_null")))]
+#[command(mut_arg("middlewares", |arg| arg.requires("against_null")))]
 #[command(after_help = "Examples:\n  \
     krarup model predict model.json --population 96,192 --workers 64\n  \
     krarup model predict model.json --against-null all-rows.csv --unit ms")]

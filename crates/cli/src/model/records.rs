@@ -324,7 +324,12 @@ fn add(
     let span = Span::between(from, to, log.run.epoch_unix);
     let begun = windows.len();
     windows.extend(all.into_iter().filter(|window| span.covers(window)));
-    let rows = rows::of_program(folder)?.filter(|rows| rows.sample().is_none() && rows.lost() == 0);
+    let rows = rows::of_program(folder)?.filter(|rows| {
+        let span = Span::between(from, to, rows.run().epoch_unix);
+        // Those of an earlier run stay in the folder where this one has written none.
+        let is_of_run = rows.span().is_none_or(|(begun, ended)| begun <= span.to && span.from <= ended);
+        is_of_run && rows.sample().is_none() && rows.lost() == 0
+    });
     let Some(rows) = rows else {
         middlewares.add_windows(&windows[begun..], span);
         return Ok(());
@@ -343,6 +348,11 @@ mod tests {
     use krarup_load::memtier::convert::{ForeignRun, load_result};
     use krarup_load::memtier::read::read;
     use krarup_model::calibrate::check_rows;
+    use krarup_record::file::rows::RowFileWriter;
+    use krarup_record::file::{self, RunMetadata};
+    use krarup_record::summary::RunSummary;
+    use krarup_record::{Operation, Recorder, RecorderSettings, Visit};
+    use krarup_units::{Nanos, Stamp};
 
     use super::*;
 
@@ -416,6 +426,36 @@ flags = ["--connections", "$clients"]
         assert!(broken.is_empty(), "{broken:?}");
         load.overall.errors.insert("server_error".to_owned(), 1_000);
         assert_eq!(throughput(&load.overall), 0.0);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// As where a folder is measured into once more without rows, or the disk was full meanwhile.
+    #[test]
+    fn rows_of_an_earlier_run_in_the_folder_are_left_aside() {
+        let folder = std::env::temp_dir().join(format!("krarup-earlier-rows-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let begun_at = |unix: u64| RunMetadata { epoch_unix: Nanos::from_secs(unix) };
+        let at = |millis: u64| Stamp(millis * 1_000_000);
+        let received = Visit::at(at(1_000), Operation::Get);
+        let visit = |millis: u64| Visit { replied: at(1_000 + millis), ..received };
+        let rows_file = fs::File::create(folder.join(rows::ROWS)).unwrap();
+        let mut earlier = RowFileWriter::new(rows_file, begun_at(1_795_000_000)).unwrap();
+        earlier.push(&visit(7), &[]).unwrap();
+        earlier.finish().unwrap();
+        let mut recorder = Recorder::new(RecorderSettings::default()).unwrap();
+        recorder.record(&visit(2), &[]);
+        file::save_all(&folder, &recorder, begun_at(1_795_003_600)).unwrap();
+        let run = RunSummary::of(&recorder, (at(0), at(3_000)), Some(8));
+        let summary = MiddlewareSummary { run, servers: Vec::new() };
+        fs::write(folder.join("summary.json"), serde_json::to_string(&summary).unwrap()).unwrap();
+        let clients = ClientMeasurements { population: 4, throughput: 500.0, response: 0.008, think: 0.0 };
+        // The clients of this run, and of the earlier one, whose rows are there.
+        for (from, expected) in [(1_795_003_600.0, 0.002), (1_795_000_000.0, 0.007)] {
+            let mut middlewares = Middlewares::default();
+            add(&folder, (from, from + 3.0), &mut middlewares, &mut Vec::new()).unwrap();
+            let row = middlewares.row("run", "", &clients).unwrap();
+            assert_eq!((row.workers, row.response), (8, expected));
+        }
         fs::remove_dir_all(&folder).unwrap();
     }
 

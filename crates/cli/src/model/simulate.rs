@@ -21,7 +21,7 @@ use krarup_record::{ServerVisit, Visit};
 use krarup_units::Unit;
 use krarup_units::text::{count, duration, parse_duration};
 use krarup_units::{Mistake, Nanos, Seconds};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::args::{Output, percentile};
@@ -69,7 +69,7 @@ pub(super) struct SimulateArgs {
     #[arg(long, value_name = "I/N", requires = "replicate", requires = "part", conflicts_with_all = ["replications", "visits"])]
     replication: Option<ReplicationRange>,
     /// Where --replication writes what it counted, as JSON; `-` for stdout
-    #[arg(long, value_name = "FILE", requires = "replication")]
+    #[arg(long, value_name = "FILE", requires = "replication", conflicts_with = "html")]
     part: Option<PathBuf>,
     /// The result of these parts: the same figures, to the last bit, as of one run of all
     /// replications
@@ -175,16 +175,15 @@ fn written(
     if on_stdout {
         eprintln!("note: {note}");
     }
+    let replications: Vec<usize> = part.numbers().collect();
+    let value = json!({ "part": path.display().to_string(), "replications": replications });
     Ok(Answer {
         title: format!("{name}: replications {range}"),
         notes: if on_stdout { Vec::new() } else { vec![note] },
         tables: Vec::new(),
         full: None,
         figures: Vec::new(),
-        value: json!({
-            "part": path.display().to_string(),
-            "replications": part.numbers().collect::<Vec<_>>(),
-        }),
+        value: if on_stdout { Value::Null } else { value },
     })
 }
 

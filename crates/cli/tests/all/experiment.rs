@@ -1384,3 +1384,33 @@ fn an_agent_freezes_thaws_and_kills_what_it_has_started() {
     says("done 3");
     assert_eq!(agent.wait().unwrap().code(), Some(128 + 9));
 }
+
+/// The runner tries once more what the system refuses for now, and not a program that is not there.
+#[test]
+fn an_agent_tells_a_program_that_is_not_there_from_what_the_system_refuses() {
+    let run = fresh("experiment-agent-refused");
+    fs::create_dir_all(&run).unwrap();
+    let file = run.join("file");
+    fs::write(&file, "").unwrap();
+    let code = |folder: &Path, program: &str| {
+        let mut agent = Command::new(env!("CARGO_BIN_EXE_krarup"));
+        agent.args(["agent", "run", "--run"]).arg(&run).arg("--folder").arg(folder);
+        agent.args(["--", program]).output().unwrap().status.code()
+    };
+    assert_eq!(code(&file.join("folder"), "true"), Some(1), "no folder can be made in a file");
+    assert_eq!(code(&run, "/nowhere/program"), Some(127));
+}
+
+/// A spec that a flag changes is read in another form.
+#[test]
+fn mistakes_stand_on_the_lines_of_the_file_in_its_quick_form_too() {
+    let text = SPEC.replace("population =", "poplation =");
+    let quick = "\n[quick]\nphases = { measure = \"fast\" }\n";
+    let (spec, _) = place("experiment-quick-mistakes", &format!("{text}{quick}"));
+    let refused = Program::begin(&["plan", spec.to_str().unwrap(), "--quick"]).ended();
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    for said in ["small.toml, line 8: ", "`poplation`", "small.toml (quick): ", "`fast`"] {
+        assert!(refused.errors.contains(said), "{said}: {refused:?}");
+    }
+    assert!(!refused.errors.contains("(quick), line"), "{refused:?}");
+}

@@ -133,6 +133,18 @@ fn exit_codes_tell_a_conclusion_from_none_and_from_a_broken_target() {
     }
 }
 
+/// As of a proxy that still runs, or was killed: it has not written how many workers it has.
+#[test]
+fn rows_without_a_summary_count_workers_as_unlimited_and_say_so() {
+    let rows = rows("headroom-no-summary");
+    let warns = |more: &[&str]| {
+        let ended = krarup(&[&["headroom", &rows][..], more].concat());
+        assert!(!ended.output.is_empty(), "{ended:?}");
+        ended.errors.contains("workers count as unlimited")
+    };
+    assert!(warns(&[]) && !warns(&["--workers", "64"]));
+}
+
 /// Its requests wait for a message, or in one queue before its database: its rows do not say which.
 #[test]
 fn rows_of_a_broker_are_not_judged_as_those_of_a_proxy() {

@@ -189,6 +189,11 @@ fn replications_that_are_simulated_apart_are_one_simulation() {
         let made = with(&["--replication", range, "--part", part]);
         assert!(made.status.success() && text(&made).contains(range), "{made:?}");
     }
+    // On stdout it stands alone, so that a program can read it.
+    for form in [&["--json"][..], &["--csv"], &[]] {
+        let printed = with(&[&["--replication", "13/14", "--part", "-"][..], form].concat());
+        assert!(printed.stdout == fs::read(here.join("c")).unwrap(), "{form:?}: {printed:?}");
+    }
     let errors = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let merge =
         |parts: &[&str]| krarup(&here, &[&["model", "simulate", "--json", "--merge"], parts].concat());

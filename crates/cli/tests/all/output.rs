@@ -72,17 +72,20 @@ fn a_command_with_a_closed_pipe_ends_as_it_does_with_a_reader() {
 fn output_that_a_full_disk_does_not_take_is_an_error_that_says_so() {
     let admin = Port::new();
     let address = admin.address().to_string();
-    let proxy = ["proxy", "--listen", "127.0.0.1:0", "--admin", &address, "--servers", "127.0.0.1:1"];
-    let _proxy = Program::krarup(&proxy);
+    let proxy = ["proxy", "--listen", "127.0.0.1:0", "--admin", &address];
+    let servers = ["--servers", "127.0.0.1:1,127.0.0.1:2", "--headroom-target", "p99 < 8ms"];
+    let _proxy = Program::krarup(&[&proxy[..], &servers].concat());
     let look = ["top", &address, "--once", "--every", "50ms"];
     let runs = file("output-runs.csv", "name,time\na,1\na,1.01\n");
     let gate = ["compare", &runs, &runs, "--fail-if", "time > 5%"];
     let headroom = ["headroom", &address];
+    let redline = ["redline", &address, "--dry-run"];
     for (words, code) in [
         (&["model", "example"][..], 1),
         (&["completions", "bash"], 1),
         (&["proxy", "--print-config"], 1),
         (&look, 1),
+        (&redline, 1),
         // Of these 1 is an answer.
         (&gate, 2),
         (&headroom, 2),

@@ -251,6 +251,7 @@ fn what_cannot_be_asked_is_refused_with_a_hint() {
         (with("wrong", &[]), "cannot parse wrong"),
         (with("rate", &["--target", "p99 < 8ms"]), "mean < 8ms"),
         (with("rate", &["--workers", "3"]), "with --prometheus only"),
+        (with("rate", &["--seed", "2"]), "with --prometheus only"),
         (with("rate", &["--over", "1s"]), "--over and --step"),
         (with("rate", &["127.0.0.1:1"]), "--prometheus"),
         (
