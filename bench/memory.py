@@ -243,7 +243,7 @@ def measure(case, args):
         ended, peak = threading.Event(), [0]
         watcher = threading.Thread(target=watch, args=(proxy, ended, peak))
         watcher.start()
-        start = lambda target, *rest: begun.append(multiprocessing.Process(target=target, args=rest)) or begun[-1].start()
+        start = lambda target, *rest: begun.append(multiprocessing.Process(target=target, args=rest, daemon=True)) or begun[-1].start()
         start(bystander, port, pair.pids(), over, told)
         start(bystander, idle_pair.port, idle_pair.pids(), over, control)
         for name, what in (

@@ -26,6 +26,7 @@ import os
 import pathlib
 import re
 import resource
+import signal
 import socket
 import statistics
 import subprocess
@@ -34,6 +35,11 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# A signal would end Python at once, and leave what was started running.
+for number in (signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_DFL:
+        signal.signal(number, lambda *_: sys.exit(1))
 
 # name, servers, flags of the load generator
 WORKLOADS = [

@@ -7,6 +7,7 @@
 import contextlib
 import io
 import pathlib
+import signal
 import tempfile
 import types
 import unittest
@@ -63,6 +64,13 @@ class Processes(unittest.TestCase):
         end, *arguments = register.call_args.args
         end(*arguments)
         begun.return_value.terminate.assert_called_once_with()
+
+    def test_a_signal_that_ends_a_measurement_ends_what_it_started(self):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # Under nohup a terminal that goes ends nothing.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                with self.assertRaises(SystemExit):
+                    signal.getsignal(number)(number, None)
 
 
 class Memory(unittest.TestCase):
@@ -133,6 +141,24 @@ class Queues(unittest.TestCase):
         self.assertEqual(order, [("one", "rate"), ("other", "rate"), ("other", "rate1"), ("one", "rate1")])
         self.assertEqual(tables["rate"][1], ["one", *["10 (10-10)"] * 4, "1", "1"])
         self.assertEqual(tables["latency"][2], ["other", *["1.0 (1.0-1.0)", "2.0 (2.0-2.0)"] * 4])
+
+    def test_a_job_that_cannot_be_stored_is_an_error(self):
+        flags, side = types.SimpleNamespace(rate=2, latency=1), mock.Mock(waiting=0)
+        stored, refused = (f"{kind} {job} 1764435600000000000\n" for kind, job in (("e", 1), ("x", 2)))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "lines"
+            worker = mock.Mock(path=path)
+
+            def measured(code, text):
+                path.write_text(text)
+                side.put.return_value = mock.Mock(wait=lambda: code), path
+                with mock.patch.multiple(queues, Worker=lambda *_: worker, begin=mock.Mock(), time=mock.Mock()):
+                    return queues.latency(side, 4, flags)
+
+            self.assertEqual(measured(0, stored)["jobs"], 1)
+            for code, text in ((1, stored), (0, stored + refused)):
+                with self.assertRaises(SystemExit):
+                    measured(code, text)
 
     def test_what_a_held_snapshot_costs_is_held_against_a_rate_without_one(self):
         clock, windows, opened = Clock(), [], []

@@ -35,7 +35,7 @@ class Experiment:
     @property
     def found(self):
         """Everything in ``results.json``."""
-        return json.loads((self.path / "results.json").read_text())
+        return json.loads((self.path / "results.json").read_text(encoding="utf-8"))
 
     @property
     def title(self):
@@ -60,23 +60,23 @@ class Experiment:
 
     def report(self):
         """The report, as a notebook shows it."""
-        return Page((self.path / "report.html").read_text(), height=800)
+        return Page((self.path / "report.html").read_text(encoding="utf-8"), height=800)
 
     @property
     def figures(self):
         """The names of the report's figures."""
-        return figure_names((self.path / "report.html").read_text())
+        return figure_names((self.path / "report.html").read_text(encoding="utf-8"))
 
     def figure(self, name):
         """One figure of the report alone, as a notebook shows it: drawn by the report's own script, with its readout and zoom."""
-        return only_figure((self.path / "report.html").read_text(), name)
+        return only_figure((self.path / "report.html").read_text(encoding="utf-8"), name)
 
     def figure_data(self, name, engine="pandas"):
         """What a figure draws."""
         file = self.path / "figures" / f"{name}.csv"
         if not file.exists():
             raise KrarupError(f"there is no figure {name!r} in {self.path}", f"one of {', '.join(self.figures)}")
-        return of_csv(file.read_text(), engine)
+        return of_csv(file.read_text(encoding="utf-8"), engine)
 
     def plot(self, name="throughput-and-response-time", axes=None):
         """A figure drawn by matplotlib, one panel for each quantity, intervals as bars; gives the axes."""
@@ -93,7 +93,7 @@ def run(spec="demo", out=None, quick=False, show=True, replace=False):
     with tempfile.TemporaryDirectory(prefix="krarup-spec-") as folder:
         if "\n" in str(spec):
             path = pathlib.Path(folder) / "spec.toml"
-            path.write_text(str(spec))
+            path.write_text(str(spec), encoding="utf-8")
             out = out or "krarup-spec"
         else:
             path = spec
@@ -189,10 +189,10 @@ def trials(directory, engine="duckdb"):
     path, cells = experiment.path, experiment.found["cells"]
     planned = [cell["factors"] for cell in cells]
     counted = {(str(cell["factors"]), one["repetition"]): one for cell in cells for one in cell["repetitions"]}
-    known = json.loads((path / "identities.json").read_text())["cells"] if (path / "identities.json").exists() else None
+    known = json.loads((path / "identities.json").read_text(encoding="utf-8"))["cells"] if (path / "identities.json").exists() else None
     found = []
     for file in sorted([*path.glob("trials/*/*/trial.json"), *path.glob("failed/*/*/trial.json")]):
-        trial, folder = json.loads(file.read_text()), file.parent.relative_to(path)
+        trial, folder = json.loads(file.read_text(encoding="utf-8")), file.parent.relative_to(path)
         # Earlier builds have written no identities: all trials with the levels of a cell are its.
         cell = {"earlier": trial["levels"] in planned} if known is None else known.get(folder.parts[1], {})
         of_report = counted.get((str(trial["levels"]), trial["repetition"])) if folder.parts[0] == "trials" else None

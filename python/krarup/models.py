@@ -86,7 +86,7 @@ def model(network):
     folder = tempfile.TemporaryDirectory(prefix="krarup-model-")
     is_json = isinstance(network, dict)
     path = pathlib.Path(folder.name) / ("network.json" if is_json else "network.toml")
-    path.write_text(json.dumps(network) if is_json else network)
+    path.write_text(json.dumps(network) if is_json else network, encoding="utf-8")
     return Model(path, folder)
 
 
@@ -105,7 +105,7 @@ def calibrate(rows, out=None, **flags):
     if not isinstance(rows, (str, pathlib.Path)):
         text = as_csv(rows)
         rows = pathlib.Path(folder.name) / "rows.csv"
-        rows.write_text(text)
+        rows.write_text(text, encoding="utf-8")
     said = call("model", "calibrate", rows, "--out", path, *on_the_line(flags), "--json")
     return Model(path, folder, json.loads(said))
 
@@ -155,8 +155,10 @@ def as_csv(rows):
     if hasattr(rows, "to_pylist"):  # Arrow
         rows = rows.to_pylist()
     rows = list(rows)
+    if not rows:
+        raise KrarupError("there are no rows", "give one for each configuration that was measured")
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]))
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)))
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

@@ -40,7 +40,11 @@ def call(*words, show=False):
     With ``show`` its messages (stderr) go to this process's own, as progress of an experiment should. Raises KrarupError with the program's own
     words and hint where its exit code is not 0.
     """
-    process = subprocess.Popen([program(), *map(str, words)], stdout=subprocess.PIPE, stderr=None if show else subprocess.PIPE, text=True)
+    path = program()
+    try:
+        process = subprocess.Popen([path, *map(str, words)], stdout=subprocess.PIPE, stderr=None if show else subprocess.PIPE, encoding="utf-8")
+    except OSError as error:
+        raise KrarupError(f"{path} cannot be run: {error.strerror}", "set KRARUP to the path of a krarup, or unset it") from error
     try:
         said, errors = process.communicate()
     except BaseException:

@@ -357,6 +357,35 @@ def test_what_cannot_be_done_says_what_to_do(tmp_path):
         krarup.model(NETWORK).solve("arrow", table="nothing")
 
 
+@pytest.mark.parametrize("name", ["none", "no-program"])
+def test_a_program_that_cannot_be_run_is_named_with_what_to_do(tmp_path, monkeypatch, name):
+    (tmp_path / "no-program").write_text("")
+    monkeypatch.setenv("KRARUP", str(tmp_path / name))
+    with pytest.raises(krarup.KrarupError, match=f"{name} cannot be run: ") as failed:
+        krarup.call("--version")
+    assert "KRARUP" in failed.value.hint
+
+
+def test_rows_for_a_model_may_lack_a_figure_and_are_not_none():
+    assert krarup.models.as_csv([{"workers": 1}, {"workers": 2, "wait_s": 0.5}]).splitlines() == ["workers,wait_s", "1,", "2,0.5"]
+    with pytest.raises(krarup.KrarupError, match="there are no rows") as failed:
+        krarup.calibrate([])
+    assert failed.value.hint
+
+
+def test_texts_are_utf_8_whatever_the_locale_says(experiment):
+    script = """
+import krarup, sys, warnings
+warnings.simplefilter("error", EncodingWarning)
+found = krarup.Experiment(sys.argv[1])
+assert found.title and found.report() and found.figures
+krarup.model('name = "q"\\n[[station]]\\nname = "s"\\n')
+krarup.call("--version")
+"""
+    run = subprocess.run([sys.executable, "-X", "warn_default_encoding", "-c", script, str(experiment.path)], capture_output=True, encoding="utf-8")
+    assert run.returncode == 0, run.stderr
+
+
 def test_an_interrupted_experiment_ends_what_it_started(tmp_path):
     script = "import krarup, sys; krarup.run(sys.argv[1], out=sys.argv[2])"
     spec = SPEC.replace('measure = "200ms"', 'measure = "30s"')
