@@ -243,6 +243,7 @@ def measure(case, args):
         ended, peak = threading.Event(), [0]
         watcher = threading.Thread(target=watch, args=(proxy, ended, peak))
         watcher.start()
+        # Python waits at its end for processes that are no daemons; these it ends.
         start = lambda target, *rest: begun.append(multiprocessing.Process(target=target, args=rest, daemon=True)) or begun[-1].start()
         start(bystander, port, pair.pids(), over, told)
         start(bystander, idle_pair.port, idle_pair.pids(), over, control)

@@ -209,6 +209,8 @@ def main():
                         continue
                     print(f"{factor} {after} over {before}, replication {sorted(copies)}: {' '.join(time)} {interval(logarithms)}")
         for cell, logarithms in changes(rows, {"servers": "3", "replication": "1", "writes": "1"}).items():
+            if len(logarithms) < 2:
+                continue
             print("{} servers, replication {}, {} % writes: throughput over 3, 1, 1 %".format(*cell), interval(logarithms))
     if args.part == "workers":
         for cell, deviation in sorted(spread(rows).items()):

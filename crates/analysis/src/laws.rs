@@ -36,8 +36,8 @@ pub fn check(trial: &Trial) -> Vec<Warning> {
     // 1978). Where the rate was given they wait for neither.
     let cycle = client.response.mean + trial.think;
     let by_law = throughput * cycle;
-    // Z is the mean that was asked for: that of few think times is off by chance, of exponential
-    // ones by one part in the root of their number (standard deviation).
+    // Z is the mean that was asked for. The mean of few think times differs from it by chance: of n
+    // exponential ones by Z/√n (standard deviation). Three of these are no fault.
     let by_chance = 3.0 * trial.think / cycle / (client.completed as f64).sqrt();
     let off = (by_law / f64::from(clients) - 1.0).abs();
     let closed = clients > 0 && !client.open;
@@ -130,8 +130,8 @@ fn uneven(trial: &Trial) -> Option<Warning> {
     })
 }
 
-/// Of few requests that come by chance (Poisson) each window has another number in a steady run,
-/// too: their standard deviation is the root of the mean.
+/// Few requests that come by chance (Poisson) differ in number from window to window in a steady
+/// run, too: the standard deviation of that number is the root of its mean.
 fn unsteady(trial: &Trial) -> Option<Warning> {
     let windows = &trial.client.windows;
     let rates: Vec<f64> = windows.iter().map(|window| window.completed as f64 / window.length).collect();

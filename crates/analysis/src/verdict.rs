@@ -700,7 +700,7 @@ impl Verdict {
             (Bottleneck::Process(process), _)
                 if self.also_full.iter().chain([process]).any(|one| one.station == SystemPart::Clients) =>
             {
-                "Give the load generator more threads or a machine of its own: while it is full, nothing follows for the other processes that are.".into()
+                "Give the load generator more threads or a machine of its own: while it is full, nothing is known of the other full processes.".into()
             }
             (_, Saturation::NotReached { shown: true, .. } | Saturation::Unknown)
                 if !self.missing.is_empty() =>
@@ -724,7 +724,7 @@ impl Verdict {
                 "Try other numbers of clients: one cell says nothing about growth.".into()
             }
             _ if self.are_several_full() => {
-                "Give one of the full processes more, and see whether that brings more: the others may be the limit.".into()
+                "Give one of the full processes more threads or processors, and see whether the rate grows: one of the others may be the limit.".into()
             }
             (bottleneck, _) => bottleneck.next_step(),
         }

@@ -150,7 +150,7 @@ impl CacheSession {
     }
 }
 
-/// Whether a meta set stands at the front: that is not known here, however long its value is.
+/// Whether a meta set stands at the front: it is not served here, however long its value is.
 fn is_meta_set(bytes: &[u8]) -> bool {
     bytes.trim_ascii_start().starts_with(b"ms ")
 }

@@ -6,7 +6,6 @@ use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use clap::builder::PathBufValueParser;
@@ -32,6 +31,7 @@ use krarup_lab::testbed::pods::shape::PodShape;
 use krarup_lab::testbed::ssh::fleet::Fleet;
 use krarup_lab::testbed::stations::{self, Caps, LoadSeconds, Starter};
 use krarup_lab::testbed::trial::with_few_threads;
+use krarup_net::clock::wall;
 use krarup_record::scaled::ReachedBaseline;
 use krarup_report::document::{Column, Table, TableValue};
 use krarup_settings::{Mistake, Mistakes};
@@ -951,5 +951,5 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
 
 /// The wall clock, in seconds since 1970.
 fn now() -> Seconds {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+    wall().as_seconds()
 }

@@ -168,14 +168,14 @@ pub(crate) fn asked(args: &LoadArgs) -> Result<Load, Failure> {
 fn loaded(args: &LoadArgs, settings: &LoadConfig) -> Result<Load, Failure> {
     let load = settings.load().map_err(wrong)?;
     if !load.replays() && args.flags.said().any(|(row, _)| row.key == "replay_speed") {
-        return Err(Failure::usage("--replay-speed is of a trace, and none is sent")
+        return Err(Failure::usage("--replay-speed belongs to a trace, and none is sent")
             .hint("name the trace with --replay"));
     }
     Ok(load)
 }
 
-/// Refuses flags that say what is sent where nothing is.
-fn sends(args: &LoadArgs) -> Result<(), Failure> {
+/// Refuses flags of a load where nothing is sent.
+fn refuse_unused(args: &LoadArgs) -> Result<(), Failure> {
     let reading = [
         ("--merge", !args.merge.is_empty()),
         ("--from-memtier", args.from_memtier.is_some()),
@@ -184,13 +184,13 @@ fn sends(args: &LoadArgs) -> Result<(), Failure> {
     let reading = reading.into_iter().find(|(_, is_given)| *is_given);
     let (Some((reads, _)), Some((row, _))) = (reading, args.flags.said().next()) else { return Ok(()) };
     let flag = row.flag_name();
-    Err(Failure::usage(format!("{reads} sends nothing, and --{flag} says what is sent"))
+    Err(Failure::usage(format!("{reads} sends nothing, so --{flag} has no effect"))
         .hint(format!("leave out --{flag}")))
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
-    sends(args)?;
+    refuse_unused(args)?;
     // Where there is no result the file is not asked for.
     let json = args.json.as_deref().filter(|_| !args.print_config && !args.populate_only);
     json.map_or(Ok(()), written::writable)?;

@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use clap::builder::StringValueParser;
 use krarup_load::memtier::{self, output};
 use krarup_load::{Conductor, LoadError, LoadResult};
+use krarup_net::clock::wall;
 use krarup_units::mistake::system_words;
 
 use crate::failure::Failure;
@@ -100,8 +100,7 @@ pub(crate) fn run_line(flags: &[String]) -> Result<(), Failure> {
     let mut results: Vec<LoadResult> = Vec::new();
     for number in 1..=memtier.runs {
         if memtier.randomize {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            memtier.load.seed = now.as_nanos() as u64;
+            memtier.load.seed = wall().0;
             eprintln!("note: the seed of run {number} is {}", memtier.load.seed);
         }
         let result = match conductor.run(&memtier.load, &mut |_| {}) {

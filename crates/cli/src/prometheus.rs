@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
 use krarup_model::headroom::SeriesPoint;
+use krarup_net::clock::wall;
 use krarup_net::http;
 use krarup_units::text::{duration, parse_duration};
 use krarup_units::{Address, Mistake, Seconds};
@@ -201,7 +202,7 @@ fn query_range(over: Seconds, step: Option<Seconds>) -> Result<QueryRange, Failu
         .hint("choose --over and --step so"));
     }
     let step = (step * 1e3).round() as u64;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let now = wall().0 / 1_000_000;
     // Whole steps, so that asked again a moment later the same points come.
     let to = now / step * step;
     Ok(QueryRange { from: to.saturating_sub((over * 1e3) as u64), to, step })

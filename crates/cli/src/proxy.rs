@@ -91,8 +91,6 @@ pub(crate) struct ProxyArgs {
     json: bool,
 }
 
-/// As the course's own launcher reads it: `true` in any case is true, everything else is false;
-/// only that here the rest must be `false`.
 /// A yes or no, of which a shell completes both.
 fn yes_or_no() -> WithWords<impl TypedValueParser<Value = bool>> {
     WithWords {
@@ -101,6 +99,8 @@ fn yes_or_no() -> WithWords<impl TypedValueParser<Value = bool>> {
     }
 }
 
+/// As the course's own launcher reads it: `true` in any case is true, everything else is false;
+/// only that here the rest must be `false`.
 fn parse_bool(text: &str) -> Result<bool, Mistake> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Ok(true),

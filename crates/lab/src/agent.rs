@@ -292,7 +292,7 @@ pub struct Order {
 /// Runs a program to its end, or ends it when it is asked to or the connection is closed or silent.
 /// Returns the exit code: its own, 0 where a request to end ended it, 128 and the signal's number
 /// where another signal did, 127 where there is no such program or it may not be run, 1 where the
-/// system refuses something else, which it may not the next time.
+/// system refuses something else: that may work the next time.
 ///
 /// # Errors
 /// From the system, where it is not the program's fault.
@@ -324,9 +324,9 @@ pub fn run(order: &Order) -> io::Result<u8> {
     let mut child = match child {
         Ok(child) => child,
         Err(error) => {
-            let is_missing =
+            let is_certain =
                 matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
-            let code = if is_missing { 127 } else { 1 };
+            let code = if is_certain { 127 } else { 1 };
             return refused(code, &format!("`{program}` cannot be started: {error}"));
         }
     };

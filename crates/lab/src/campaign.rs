@@ -184,10 +184,11 @@ pub fn run(
             .into_iter()
             .filter(|cell| repetition < spec.repetitions.min || !spec.repetitions.agree(&values[cell.number]))
             .collect();
-        // Beside cells that fail for certain, and no other, the anchor says nothing.
+        // Beyond the least number of repetitions, where only cells are left that fail for certain,
+        // the anchor says nothing.
         let is_run = |cell: &&PlannedCell| !hopeless.contains_key(&cell.number);
-        let is_beside = repetition < spec.repetitions.min || needed.iter().any(is_run);
-        let order = with_anchors(&needed, repetition, anchor.filter(|_| is_beside));
+        let has_anchor = repetition < spec.repetitions.min || needed.iter().any(is_run);
+        let order = with_anchors(&needed, repetition, anchor.filter(|_| has_anchor));
         let cell = anchor.map(|(cell, _)| cell);
         let order = with_later_anchors(order, repetition, cell, results, &hopeless);
         let counted = if repetition < spec.repetitions.min { in_block } else { 0 };

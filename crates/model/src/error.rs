@@ -97,6 +97,11 @@ impl Error {
         Self::Invalid { thing: thing.into(), why: why.into(), hint: hint.into() }
     }
 
+    /// Of a closed network in which a client comes back at once.
+    pub(crate) fn takes_no_time() -> Self {
+        Self::invalid("network", "takes no time at all", "give a station a demand, or a think time")
+    }
+
     /// The hint, where there is one: what to write or do instead.
     pub fn hint(&self) -> Option<&str> {
         match self {

@@ -76,11 +76,7 @@ pub fn of(network: &Network) -> Result<CapacityLimits, Error> {
     let slowest = slowest(network, &parts);
     let think = class.think();
     if class.population().is_some() && slowest + think <= 0.0 {
-        return Err(Error::invalid(
-            "network",
-            "takes no time at all",
-            "give a station a demand, or a think time",
-        ));
+        return Err(Error::takes_no_time());
     }
     let least =
         limits.iter().filter(|l| l.capacity.is_finite()).min_by(|a, b| a.capacity.total_cmp(&b.capacity));

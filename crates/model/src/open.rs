@@ -73,18 +73,9 @@ pub fn solve(places: &[MulticlassStation], classes: &[OpenClass]) -> Result<Open
     Ok(answer)
 }
 
-/// Whether open and closed classes share a station of several servers.
-fn crowded(places: &[MulticlassStation], open: &[OpenClass], closed: &[Customers]) -> bool {
-    (0..places.len()).any(|k| {
-        places[k].servers.is_some_and(|m| m > 1)
-            && open.iter().any(|class| class.demands[k] > 0.0)
-            && closed.iter().any(|class| class.demands[k] > 0.0 && class.population > 0)
-    })
-}
-
 /// Whether open classes and closed ones meet at a station.
 fn meet(closed: &[Customers], utilization: &[f64], k: usize) -> bool {
-    utilization[k] > 0.0 && closed.iter().any(|class| class.demands[k] > 0.0)
+    utilization[k] > 0.0 && closed.iter().any(|class| class.demands[k] > 0.0 && class.population > 0)
 }
 
 /// The most terms that are summed for the speeds of one station: about a second's work.
@@ -128,7 +119,10 @@ pub fn mixed(
     solve_closed: impl FnOnce(&[MulticlassStation], &[Customers]) -> Result<PopulationPoint, Error>,
 ) -> Result<(OpenAnswer, PopulationPoint), Error> {
     let alone = solve(places, open)?;
-    let crowded = crowded(places, open, closed);
+    let is_shared = |(k, place): (usize, &MulticlassStation)| {
+        place.servers.is_some_and(|m| m > 1) && meet(closed, &alone.utilization, k)
+    };
+    let crowded = places.iter().enumerate().any(is_shared);
     if crowded {
         check_shared(places, closed, &alone.utilization)?;
     }

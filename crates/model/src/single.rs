@@ -209,11 +209,7 @@ fn check_input(resources: &[ClassStation], think: Seconds) -> Result<(), Error> 
         }
     }
     if think + resources.iter().map(|r| r.demand).sum::<f64>() <= 0.0 {
-        return Err(Error::invalid(
-            "network",
-            "takes no time at all",
-            "give a station a demand, or a think time",
-        ));
+        return Err(Error::takes_no_time());
     }
     Ok(())
 }

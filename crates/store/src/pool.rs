@@ -176,7 +176,8 @@ struct PoolState {
     next_serial: Cell<i64>,
     /// Transactions whose end is not known.
     serials: RefCell<BTreeSet<i64>>,
-    /// Up to which of them this session of the sweeps has cleared the rows away.
+    /// Below this serial the present session of the sweeps has cleared away the rows of
+    /// transactions.
     cleared: Cell<i64>,
     marks: Rc<RefCell<LowWaterMarks>>,
     /// Of the database's log, as the last session has found it.
@@ -595,7 +596,7 @@ impl PoolState {
                     unknown = Some(Unknown { marker, session: open.known(), replies });
                     *session = None;
                 }
-                // The next round drops what is not wanted any more.
+                // It took so long that the next round drops what is not wanted any more.
                 Err(Trouble::Unwanted) => self.done(marker),
                 // Where nothing is written that is so of each of them.
                 Err(Trouble::Refused { until, .. }) if asked.len() > 1 && until != RefusedUntil::Writes => {

@@ -80,7 +80,7 @@ fn a_value_over_the_limit_goes_by_and_set_leaves_nothing() {
     assert_eq!(talk(&bytes).0, expected);
 }
 
-/// Over the limit it removed the key.
+/// Else one over the limit would remove the key.
 #[test]
 fn a_meta_set_is_not_known_however_long_its_value_is() {
     for length in [1, 5_000] {

@@ -1138,9 +1138,11 @@ flags = ["--rate", "100", "--connections", "$clients"]
             stat.rsplit_once(") ").unwrap().1.starts_with('T')
         };
         starter.apply(&mut middleware[0], Action::Freeze, commands).unwrap();
-        while !stands_still() {
+        let is_frozen = |_| {
             waiting::blindly(waiting::LOOK);
-        }
+            stands_still()
+        };
+        assert!((0..2_000).any(is_frozen), "it was not frozen");
         let mut stations = RunningStations { servers: &mut [], middleware: &mut middleware };
         trial.thaw(&mut stations).unwrap();
         assert!(!stands_still());

@@ -322,7 +322,7 @@ mod tests {
         assert_eq!((regular.last().waits[0].mean, regular.last().waits[0].delayed), (0.0, None));
     }
 
-    /// The mean number there was told as 10¹⁶, where no queue settles.
+    /// Else the mean number there would be told as 10¹⁶, where no queue settles.
     #[test]
     fn a_utilization_of_1_is_refused_however_it_is_rounded() {
         for (servers, rate, service) in [(1, 160, 6_250), (1, 1_250, 800), (1, 12_500, 80), (29, 50, 580_000)]

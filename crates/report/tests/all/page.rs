@@ -211,7 +211,7 @@ fn a_warning_counts_other_cells_and_not_how_often_it_was_given() {
     assert_eq!(both.matches("The same holds for one other cell.").count(), 1, "{both}");
 }
 
-/// That what holds in the first cell holds in others is no word of the one in which most fails.
+/// Naming the first cell would hide the one in which most requests fail.
 #[test]
 fn a_warning_names_the_cell_in_which_it_is_worst() {
     let mut results = fixture::results(1);

@@ -65,8 +65,8 @@ const KEPT_LEASES: &str = "SELECT place, 0::smallint, message.id, message.ttr, m
                                 JOIN krarup.message ON message.id = kept.id \
                            WHERE broker = $1 AND serial = $2 AND state = 3 AND holder = ANY ($3) \
                              AND coalesce(due > clock_timestamp(), false) ORDER BY priority, message.id";
-/// Where a statement took so long, leases of it may have ended, and clients have gone: no lease is
-/// shorter.
+/// After a statement that took so long, its leases may have ended (none is shorter), and clients
+/// may have gone.
 const LATE: Duration = Duration::from_secs(1);
 const SWEEP: &str = "SELECT CASE WHEN set_config('krarup.counts', 'no', true) = 'no' THEN krarup.expire() END, \
                             krarup.sweep($1, $2, $3, $4, $5), krarup.sum_up()";
@@ -581,6 +581,7 @@ impl DatabaseSession {
             return Ok(leased);
         }
         match self.kept(asked, marker).await {
+            // They are leased already: not handed out, they would wait for their leases' ends.
             Err(error) if !self.is_over(&error) => Ok(leased),
             kept => kept,
         }

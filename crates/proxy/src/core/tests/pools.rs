@@ -808,7 +808,7 @@ fn a_get_whose_answer_many_have_shared_leaves_no_memory_in_its_place() {
     }
 }
 
-/// Each of a thousand clients was given a copy of its own, all in one pass.
+/// Else each of a thousand clients would be given a copy of its own, all in one pass.
 #[test]
 fn gets_that_share_a_long_answer_share_its_memory() {
     let mut world = one_pool(PoolSpec { coalesce: true, ..PoolSpec::of("main", vec![0]) });
