@@ -19,8 +19,8 @@ use krarup_lab::plan::{Plan, PlannedCell, is_anchor_run};
 use krarup_lab::spec::{Repetitions, Spec};
 use krarup_lab::store::{Manifest, ResultsDirectory};
 use krarup_record::scaled::ScaledTestbed;
+use krarup_report::Page;
 use krarup_report::document::Document;
-use krarup_report::{Page, html};
 use krarup_units::Seconds;
 
 use crate::failure::Failure;
@@ -248,11 +248,9 @@ impl RecordedExperiment<'_> {
 
 /// Removes the tables for LaTeX of what an earlier page had and this one has not.
 fn remove_tables(earlier: &str, page: &Page, tables: &Path) -> io::Result<()> {
-    let shown = html::downloads(earlier).filter(|(_, is_data)| !is_data);
-    for (name, _) in shown.filter(|(name, _)| page.csv.iter().all(|(own, _)| own != name)) {
-        let stem = name.strip_suffix(".csv").filter(|stem| !stem.contains(['/', '\\']));
-        let file = stem.map(|stem| tables.join(format!("{stem}.tex")));
-        if let Some(file) = file.filter(|file| file.is_file()) {
+    for (stem, _) in written::only_before(earlier, page).filter(|(_, is_data)| !is_data) {
+        let file = tables.join(format!("{stem}.tex"));
+        if file.is_file() {
             fs::remove_file(file)?;
         }
     }

@@ -119,14 +119,23 @@ pub(crate) fn save(path: &Path, text: &str) -> io::Result<()> {
     saved.map_err(|error| io::Error::other(error.to_string()))
 }
 
+/// The tables that an earlier page had and this one has not, by their names without `.csv`, and
+/// whether each is for programs.
+pub(crate) fn only_before<'a>(earlier: &'a str, page: &'a Page) -> impl Iterator<Item = (&'a str, bool)> {
+    html::downloads(earlier).filter_map(move |(name, is_data)| {
+        let own = if is_data { &page.data } else { &page.csv };
+        let stem = name.strip_suffix(".csv").filter(|stem| !stem.contains(['/', '\\']))?;
+        own.iter().all(|(own, _)| own != name).then_some((stem, is_data))
+    })
+}
+
 /// Removes the files of an earlier page that this one has not. What that page does not name is left
 /// alone.
 fn remove_others(earlier: &str, page: &Page, directory: &Path) -> io::Result<()> {
-    for (name, is_data) in html::downloads(earlier) {
-        let (own, folder) = if is_data { (&page.data, "") } else { (&page.csv, "figures") };
-        let path = directory.join(folder).join(name);
-        let is_table = name.ends_with(".csv") && !name.contains(['/', '\\']);
-        if is_table && own.iter().all(|(own, _)| own != name) && path.is_file() {
+    for (stem, is_data) in only_before(earlier, page) {
+        let folder = if is_data { "" } else { "figures" };
+        let path = directory.join(folder).join(format!("{stem}.csv"));
+        if path.is_file() {
             named(&path, fs::remove_file(&path))?;
         }
     }

@@ -313,27 +313,13 @@ pub(crate) fn studies(results: &Results) -> Vec<Block> {
 
 fn of_all(studies: &[Study]) -> Vec<Block> {
     let stems: Vec<String> = studies.iter().map(file_stem).collect();
-    let mut blocks = Vec::new();
-    for (place, one) in studies.iter().enumerate() {
-        let mut own = study(one);
+    let of = |(place, one): (usize, &Study)| {
         // Where letters and digits do not tell two parts apart, the later one has its number.
-        if stems[..place].contains(&stems[place]) {
-            own.iter_mut().for_each(|block| add_number(block, place + 1));
-        }
-        blocks.append(&mut own);
-    }
-    blocks
-}
-
-/// To the names of the files that are written of it.
-fn add_number(block: &mut Block, number: usize) {
-    let names = match block {
-        Block::Table(table) => vec![&mut table.name],
-        Block::InWords(words, numbers) => vec![&mut words.name, &mut numbers.name],
-        Block::Figure(figure) => vec![&mut figure.name],
-        _ => Vec::new(),
+        let is_taken = stems[..place].contains(&stems[place]);
+        let number = if is_taken { format!("-{}", place + 1) } else { String::new() };
+        study(one, &format!("{}{number}", stems[place]))
     };
-    names.into_iter().for_each(|name| name.push_str(&format!("-{number}")));
+    studies.iter().enumerate().flat_map(of).collect()
 }
 
 /// The cells that it is of, in the words of a sentence; empty where it is of all.
@@ -347,7 +333,8 @@ fn of_part(study: &Study) -> String {
     if study.part.is_empty() { String::new() } else { format!("{}: ", part(study)) }
 }
 
-fn study(study: &Study) -> Vec<Block> {
+/// Its blocks; the names of their files end in this stem.
+fn study(study: &Study, stem: &str) -> Vec<Block> {
     let name = study.measure.name();
     let levels: Vec<String> =
         study.factors.iter().map(|(name, low, high)| format!("{name} (−1: {low}, +1: {high})")).collect();
@@ -361,9 +348,10 @@ fn study(study: &Study) -> Vec<Block> {
         effects.repetitions,
         levels.join(", ")
     );
-    let mut blocks = vec![Block::Paragraph(choice), effects_block(study), Block::Figure(residuals(study))];
+    let (table, figure) = (effects_block(study, stem), residuals(study, stem));
+    let mut blocks = vec![Block::Paragraph(choice), table, Block::Figure(figure)];
     if !study.qq.is_empty() {
-        blocks.push(Block::Figure(normal_quantiles(study)));
+        blocks.push(Block::Figure(normal_quantiles(study, stem)));
     }
     blocks
 }
@@ -385,8 +373,8 @@ fn file_stem(study: &Study) -> String {
 }
 
 /// The effects. Where they multiply, the mean is no ratio as they are: it stands there in words.
-fn effects_block(study: &Study) -> Block {
-    let numbers = effects_table(study);
+fn effects_block(study: &Study, stem: &str) -> Block {
+    let numbers = effects_table(study, stem);
     if study.model == Model::Multiplicative
         && let TableValue::Measured(mean) = numbers.rows[0][1]
     {
@@ -399,7 +387,7 @@ fn effects_block(study: &Study) -> Block {
     Block::Table(numbers)
 }
 
-fn effects_table(study: &Study) -> Table {
+fn effects_table(study: &Study, stem: &str) -> Table {
     let multiplied = study.model == Model::Multiplicative;
     let shown = |estimate: &krarup_stats::Estimate| {
         let estimate = if multiplied { estimate.map(f64::exp).ok()? } else { *estimate };
@@ -443,7 +431,7 @@ fn effects_table(study: &Study) -> Table {
         "An effect is half of what going from the low level to the high one changes.".into()
     };
     Table {
-        name: format!("effects-{}", file_stem(study)),
+        name: format!("effects-{stem}"),
         title: capital(&format!(
             "{}effects on {}, {} model",
             of_part(study),
@@ -465,7 +453,7 @@ fn effects_table(study: &Study) -> Table {
 
 fn scatter(
     study: &Study,
-    kind: &str,
+    name: String,
     title: &str,
     caption: &str,
     axes: [Axis; 2],
@@ -476,7 +464,7 @@ fn scatter(
         (format!("run {}", number + 1), *x, EstimateCell { value: *y, interval: None, n: 1 })
     };
     Figure {
-        name: format!("{kind}-{}", file_stem(study)),
+        name,
         title: capital(title),
         caption: caption.to_owned(),
         quantities: vec![if study.measure == Measure::Throughput {
@@ -516,7 +504,7 @@ fn of(study: &Study) -> String {
     format!("{logarithm}{}", study.measure.name())
 }
 
-fn residuals(study: &Study) -> Figure {
+fn residuals(study: &Study, stem: &str) -> Figure {
     let x = format!("{}, by the model", study.measure.name());
     let (x, points, caption) = match study.model {
         Model::Additive => (
@@ -535,7 +523,7 @@ fn residuals(study: &Study) -> Figure {
         if study.effects.blocks.is_some() { " What repetitions differ by is in the model." } else { "" };
     scatter(
         study,
-        "residuals",
+        format!("residuals-{stem}"),
         &format!("{}residuals of {} against what the model says", of_part(study), of(study)),
         &(caption.to_owned() + blocks),
         [x, Axis::linear("residual", unit(study))],
@@ -543,11 +531,11 @@ fn residuals(study: &Study) -> Figure {
     )
 }
 
-fn normal_quantiles(study: &Study) -> Figure {
+fn normal_quantiles(study: &Study, stem: &str) -> Figure {
     let axes = [Axis::linear("normal quantile", Unit::Count), Axis::linear("residual", unit(study))];
     scatter(
         study,
-        "residual-quantiles",
+        format!("residual-quantiles-{stem}"),
         &format!("{}residuals of {} against quantiles of the normal law", of_part(study), of(study)),
         "On a straight line, errors are normal, as the intervals take them to be.",
         axes,
@@ -605,26 +593,28 @@ mod tests {
     #[test]
     fn what_repetitions_differ_by_stands_beside_the_error() {
         let independent = multiplied(Measure::Throughput, [-0.3, 0.3]);
-        let table = effects_table(&independent);
+        let table = effects_table(&independent, "s");
         assert!(table.rows.len() == 3 && table.caption.contains("taken to be independent"), "{table:?}");
-        assert!(!residuals(&independent).caption.contains("repetitions"));
+        assert!(!residuals(&independent, "s").caption.contains("repetitions"));
         let cells = [100.0, 120.0].map(|mean| vec![mean - 18.0, mean + 18.0]).to_vec();
         let design = TwoLevel::new(&["servers"], cells).unwrap();
         let effects = design.effects_in_blocks(0.95).unwrap();
         let study = Study { model: Model::Additive, effects, ..independent };
-        let table = effects_table(&study);
+        let table = effects_table(&study, "s");
         let names: Vec<String> = table.rows.iter().map(|row| format!("{:?}", row[0])).collect();
         assert!(names[2].contains("repetitions") && names[3].contains("error"), "{names:?}");
         // Of a variation of 1,696 the factor has 400.
         assert!(matches!(table.rows[2][2], TableValue::Number(share) if (share - 0.764).abs() < 0.001));
         assert!(table.caption.contains("within repetitions"), "{}", table.caption);
-        assert!(residuals(&study).caption.contains("repetitions differ by is in the model"));
+        assert!(residuals(&study, "s").caption.contains("repetitions differ by is in the model"));
     }
 
     #[test]
     fn a_mean_beside_ratios_has_its_unit() {
         let study = multiplied(Measure::Response, [200e-6_f64.ln(), 400e-6_f64.ln()]);
-        let Block::InWords(words, numbers) = effects_block(&study) else { panic!("the mean has its unit") };
+        let Block::InWords(words, numbers) = effects_block(&study, "s") else {
+            panic!("the mean has its unit")
+        };
         let shown = crate::text::table(&words);
         assert!(shown.contains("283 µs (212 µs to 378 µs)") && shown.contains("(1.06 to 1.8"), "{shown}");
         assert!(words.caption.contains("in the unit of the response time"), "{}", words.caption);
@@ -636,7 +626,7 @@ mod tests {
     #[test]
     fn residuals_of_ratios_lie_along_an_axis_of_ratios() {
         let study = multiplied(Measure::Response, [200e-6_f64.ln(), 400e-6_f64.ln()]);
-        let figure = residuals(&study);
+        let figure = residuals(&study, "s");
         assert!(figure.caption.contains("do not grow in proportion either"), "{}", figure.caption);
         let Plot::Scatter(scatter) = figure.plot else { panic!("points are drawn") };
         assert_eq!((scatter.x.scale, scatter.x.unit), (AxisScale::Log, Unit::Seconds));
@@ -646,7 +636,7 @@ mod tests {
 
     #[test]
     fn an_effect_that_multiplies_has_both_ends_of_its_interval() {
-        let table = effects_table(&multiplied(Measure::Throughput, [-0.3, 0.3]));
+        let table = effects_table(&multiplied(Measure::Throughput, [-0.3, 0.3]), "s");
         for shown in [crate::markdown::table(&table), crate::text::table(&table)] {
             assert!(shown.contains("(1.01 to 1.8"), "{shown}");
         }

@@ -59,10 +59,12 @@ impl SharedQueues {
         if let (For::DeleteTube(tube, asked), DatabaseReply::Yes(true)) = (&what, &reply) {
             self.forget_deleted(tube, *asked);
         }
+        // What was not asked has no times.
+        let asked = (reply != DatabaseReply::NotAsked).then_some(*way);
         let there = self.holders.get(client as usize).and_then(Option::as_ref);
         if matches!(what, For::GiveBack(..)) || there.is_none_or(|holder| holder.taker != taker) {
-            if matches!(what, For::Take(..)) && reply != DatabaseReply::NotAsked {
-                self.without_reply.push(*way);
+            if matches!(what, For::Take(..)) {
+                self.without_reply.extend(asked);
             }
             self.part_answered(slot, false);
             return self.answered_too_late(queues, what, reply, taker, now);
@@ -75,18 +77,12 @@ impl SharedQueues {
         let mut stats = None;
         match (what, reply) {
             (For::Put(..), DatabaseReply::Failed(_)) => write::line(&mut bytes, ReplyWord::OutOfMemory),
-            (_, DatabaseReply::Failed(_)) => {
+            (_, DatabaseReply::Failed(_) | DatabaseReply::NotAsked) => {
                 self.stop_waiting(client);
                 if self.several.contains_key(&slot) {
                     return self.one_of_several(client, slot, false, way);
                 }
                 write::line(&mut bytes, ReplyWord::InternalError);
-            }
-            (_, DatabaseReply::NotAsked) => {
-                self.stop_waiting(client);
-                write::line(&mut bytes, ReplyWord::InternalError);
-                let reply = PendingReply { client, number: slot, bytes, way: None, repeated, stats };
-                return self.replies.push(reply);
             }
             (For::Put(tube, receiver, _, delay), DatabaseReply::Lines(lines)) => {
                 let line = first(&lines);
@@ -221,8 +217,7 @@ impl SharedQueues {
             (what, DatabaseReply::Yes(yes)) => write::line(&mut bytes, in_a_word(&what, yes)),
             (what, reply) => unreachable!("{what:?} is never answered with {reply:?}"),
         }
-        let way = Some(*way);
-        self.replies.push(PendingReply { client, number: slot, bytes, way, repeated, stats });
+        self.replies.push(PendingReply { client, number: slot, bytes, way: asked, repeated, stats });
     }
 
     /// The client is gone; what was leased to it is given back.

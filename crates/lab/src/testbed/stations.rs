@@ -758,12 +758,13 @@ fn tell_version(from: &Host, address: &Address) -> Result<String, StationError> 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::super::remote::tests::remote;
     use super::super::ssh::fleet::tests::fleet;
     use super::*;
 
-    fn starter() -> Starter {
+    /// Starts on this machine, without limits.
+    pub(crate) fn starter() -> Starter {
         Starter {
             krarup: PathBuf::new(),
             stop: Stop::default(),

@@ -1066,10 +1066,8 @@ fn forget(one: &Running, word: &str) -> Result<(), StationError> {
 mod tests {
     use std::process::Command;
 
-    use super::super::hosts::Hosts;
-    use super::super::stations::{Caps, LoadSeconds};
+    use super::super::stations::tests::starter;
     use super::*;
-    use crate::ledger::Ledger;
     use crate::plan::{Plan, anchor_run};
     use crate::stop::Stop;
     use crate::waiting;
@@ -1116,15 +1114,7 @@ flags = ["--rate", "100", "--connections", "$clients"]
         let fault = "[[fault]]\nstation = \"middleware 1\"\nat = \"1s\"\ndo = \"freeze\"\n";
         let spec = Spec::parse(&format!("{TWO}{between}{fault}"), "spec.toml").unwrap();
         let plan = Plan::of(&spec);
-        let starter = Starter {
-            krarup: PathBuf::new(),
-            stop: Stop::default(),
-            ledger: Ledger::at(Path::new("")),
-            hosts: Hosts::Here,
-            caps: Caps::default(),
-            calibrations: Vec::new(),
-            seconds: LoadSeconds::default(),
-        };
+        let starter = starter();
         let due = DueTrial { cell: &plan.cells[0], repetition: 0, attempt: 0 };
         let trial = TrialRun::new(&spec, &starter, &due, Path::new("")).unwrap();
         let words = ["sh", "-c", "echo listening on 127.0.0.1:1 >&2; exec sleep 1000"].map(str::to_owned);

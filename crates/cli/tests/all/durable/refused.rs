@@ -583,18 +583,15 @@ pub(crate) fn a_session_that_rests_is_kept(cluster: &Cluster, mode: &str) {
 pub(crate) fn puts_go_on_where_the_indexes_of_lines_wait_for_a_lock(cluster: &Cluster) {
     let name = "indexes_wait";
     let mut broker = of_heads(&cluster.database(name), "1");
-    let held = "BEGIN; LOCK TABLE krarup.message_row IN ROW EXCLUSIVE MODE; SELECT pg_sleep(600)";
-    let mut holder = cluster.psql(name, held).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let holds = "SELECT count(*) FROM pg_stat_activity \
-                 WHERE datname = current_database() AND application_name = 'psql' AND wait_event = 'PgSleep'";
-    until("the table is held", || cluster.sql(name, holds) == "1");
+    let lock = "LOCK TABLE krarup.message_row IN ROW EXCLUSIVE MODE";
+    let holder = BetweenTwoBatches::hold(cluster, name, lock);
     let mut peer = broker.connect();
     say(&mut peer, PUT, "INSERTED 1\r\n");
     say(&mut peer, PUT, "INSERTED 2\r\n");
     broker.says_text("refuses to read messages");
     say(&mut peer, PUT, "INSERTED 3\r\n");
     assert_eq!(cluster.end_sleeping(name), "1");
-    assert!(!holder.wait().unwrap().success());
+    assert!(!holder.join().unwrap().status.success());
     say(&mut peer, PUT, "INSERTED 4\r\n");
     assert!(broker.stop().success);
 }
